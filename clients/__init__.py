@@ -1,0 +1,1 @@
+"""How to ask: command line, client libraries, load test client."""

@@ -1,0 +1,5 @@
+"""The zonetrack command."""
+
+
+def main() -> None:
+    """Run the command line."""

@@ -1,0 +1,1 @@
+"""What happens to the bytes: compiled kernels over the shared table."""

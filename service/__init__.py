@@ -1,0 +1,1 @@
+"""Who does it, and when: worker processes, replay, the service."""

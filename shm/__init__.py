@@ -1,0 +1,1 @@
+"""What the bytes are: layouts, sizes, named segments, who is attached."""

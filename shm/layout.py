@@ -1,0 +1,652 @@
+"""Every shared record, once: fields, sizes, offsets, and a digest of them all.
+
+Nothing else in the project writes down a size or an offset.  Numbers are in host order (an instance lives on one
+machine); what is in network order says so by ``_be``.  Kernels reach records by address: ``region base + index * size``.
+
+Who writes what, and under which lock, stands beside each field: *key* only in state NEW, *life* as PROTOCOL says,
+*locked* under the record's lock, *owner* by one participant only, *config* by the control plane with one store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import IntEnum
+
+import numpy as np
+
+FORMAT_VERSION = 1
+MAGIC = 0x4B43415254454E5A  # b"ZNETRACK" as a little-endian u64
+
+LINE_BYTES = 64
+PAGE_BYTES = 4096
+
+# ---------------------------------------------------------------------------------------------------- limits
+ROSTER_MAX = 256
+"""Participants at most: 128 workers, control, keeper, and clients of the shared table such as load and replay."""
+ZONES_MAX = 65536
+POLICIES_MAX = 64
+TIMEOUTS_MAX = 64
+BLOCK_RECORDS = 1024
+"""Records handed to a participant at once, and the length of a chain in the pool."""
+SLOTS = 128
+"""Slots in a segment of the index."""
+LINE_SLOTS = 8
+"""Slots in a cache line."""
+DEPTH_MAX = 24
+"""Deepest segment: the tag holds 32 bits of the hash, so any depth up to 31 could be split by the slot alone."""
+DELETE_LIST_MAX = 128
+BURST_PACKETS_MAX = 256
+COUNTERS_MAX = 128
+CONNECTIONS_MAX = 1 << 28
+"""Most records: an intent keeps the zone's and the global count, 29 bits each, beside the step in one word."""
+UNLIMITED = 0xFFFFFFFF
+"""A limit that is none.  0 refuses every commit."""
+DUE_UNIT_MS = 16
+"""``due[]`` counts in units of 16 ms: 32 bits last for two years of uptime."""
+
+
+class Region(IntEnum):
+    """The segments of an instance; the lower-case name is the last part of the segment's name."""
+
+    CONTROL = 0
+    ENTRIES = 1
+    DUE = 2
+    INDEX = 3
+    EXTENSIONS = 4
+
+
+# ---------------------------------------------------------------------------------------------------- header
+class SegmentState(IntEnum):
+    """Life of a segment: NEW while it is being made, READY in use, SEALED after a clean stop."""
+
+    NEW = 1
+    READY = 2
+    SEALED = 3
+
+
+HEADER = np.dtype(
+    [
+        ("magic", "u8"),
+        ("version", "u4"),
+        ("region", "u4"),
+        ("digest", "u8"),  # of all dtypes and constants here
+        ("generation", "u8"),  # random, the same in all segments of one creation
+        ("boot_id", "u1", (16,)),
+        ("size", "u8"),  # bytes of the whole segment
+        ("state", "u4"),  # SegmentState, last to be written
+        ("created_s", "u4"),  # wall clock
+        ("capacity", "u8"),  # connections the table was sized for
+        ("zones_in_use_max", "u4"),
+        ("extension_share", "u4"),  # extension records per 1,000 connections
+        ("secret", "u8", (4,)),  # key of the tuple hash (CONTROL only)
+        ("wall_offset_ms", "i8"),  # wall clock minus `now_ms` (CONTROL only)
+    ],
+    align=True,
+)
+"""First bytes of every segment; the rest of its first page is zero."""
+HEADER_BYTES = PAGE_BYTES
+
+# ---------------------------------------------------------------------------------------------------- connection
+KEY_WORDS = 5
+"""A key: low address (2 words, an IPv4 address in the second), high address (2), then
+sport 16 | dport 16 | zone 16 | protocol 8 | family 8, where the low endpoint's port comes first."""
+
+ENTRY = np.dtype(
+    [
+        # line 0: what every lookup reads
+        ("key", "u8", (KEY_WORDS,)),  # canonical: the smaller (address, port) first         key
+        ("life", "u8"),  # incarnation 32 | 0 8 | owner 16 | state 8                          life
+        ("expiry_ms", "u8"),  # moment                                                       locked
+        ("lock", "u4"),  # 0 or owner id
+        ("status", "u2"),  # Status bits                                                     locked
+        ("state", "u1"),  # protocol state: Tcp, Flow, ...                                   locked
+        ("policy", "u1"),  # timeout policy, row of POLICIES                                 locked
+        # line 1: what the protocol remembers
+        ("protocol", "u1", (LINE_BYTES,)),  # TCP_PEERS or another record of 64 bytes        locked
+        # line 2: what users see
+        ("packets", "u8", (2,)),  # original, reply                                          locked
+        ("bytes", "u8", (2,)),  # IP bytes, as nf_conntrack counts them                      locked
+        ("created_ms", "u8"),  # moment                                                      key
+        ("parent", "u8"),  # public id of the connection that foretold this one, or 0        key
+        ("mark", "u4"),  #                                                                   locked
+        ("extension", "u4"),  # index of its EXTENSION + 1, or 0                             key
+        ("next", "u4"),  # next record + 1 of the free list it is on                         owner, while FREE
+        ("reserved", "u4"),
+    ],
+    align=True,
+)
+ENTRY_BYTES = 192
+
+
+class Life(IntEnum):
+    """State of a record.  LIVE has no owner; NEW and DEAD belong to the participant whose id stands beside."""
+
+    FREE = 0
+    NEW = 1
+    LIVE = 2
+    DEAD = 3
+
+
+class Status(IntEnum):
+    """Bits of ENTRY.status."""
+
+    ORIG_IS_HIGH = 1 << 0  # the opener is the second endpoint of the key
+    SEEN_REPLY = 1 << 1
+    ASSURED = 1 << 2
+    TORN = 1 << 3  # its last writer died in the middle: be liberal until both sides were seen
+    HELPER = 1 << 4
+    FIXED_TIMEOUT = 1 << 5
+    RELATED = 1 << 6  # foretold by an expectation
+
+
+TCP_PEER = np.dtype(
+    [
+        ("end", "u4"),  # highest sequence number + length sent
+        ("maxend", "u4"),  # highest acknowledgment + window that the other side granted
+        ("maxwin", "u4"),  # largest window seen, scaled
+        ("maxack", "u4"),  # highest acknowledgment sent
+        ("scale", "u1"),
+        ("flags", "u1"),
+        ("reserved", "u2"),
+    ],
+    align=True,
+)
+TCP_PEERS = np.dtype(
+    [
+        ("peer", TCP_PEER, (2,)),  # original, reply
+        ("last_seq", "u4"),
+        ("last_ack", "u4"),
+        ("last_end", "u4"),
+        ("last_win", "u2"),
+        ("last_way", "u1"),
+        ("last_segment", "u1"),
+        ("retransmissions", "u1"),
+        ("last_scale", "u1"),
+        ("last_flags", "u1"),
+        ("reserved", "u1", (5,)),
+    ],
+    align=True,
+)
+"""ENTRY.protocol of a TCP connection."""
+
+EXTENSION = np.dtype(
+    [
+        ("reply_key", "u8", (KEY_WORDS,)),  # canonical, as NAT made it; word 4 = 0: no second key
+        ("label", "u8", (2,)),
+        ("helper", "u4"),
+        ("next", "u4"),  # next extension + 1 of the free list
+        ("sequence_offset", "i4", (2, 3)),
+        ("reserved", "u1", (40,)),
+    ],
+    align=True,
+)
+EXTENSION_BYTES = 128
+"""What most connections do not have."""
+
+# ---------------------------------------------------------------------------------------------------- index
+SEGMENT = np.dtype(
+    [
+        ("lock", "u4"),  # 0 or owner id
+        ("owner", "u4"),  # 0 in the pool, id while private, USED
+        ("depth", "u4"),  # hash bits that all its slots share                               lock
+        ("zone", "u4"),  # for audit and people; never trusted by a walk                      lock
+        ("reserved", "u1", (48,)),
+    ],
+    align=True,
+)
+SEGMENT_BYTES = 64
+SLOT_BYTES = 8
+SEGMENT_SLOT_BYTES = SLOTS * SLOT_BYTES
+USED = 0xFFFF
+"""Owner word of a segment or directory that a zone names."""
+
+# zone word: version 32 | depth 5 | directory offset 27
+ZONE_OFFSET_BITS = 27
+ZONE_DEPTH_BITS = 5
+ZONE_VERSION_SHIFT = ZONE_OFFSET_BITS + ZONE_DEPTH_BITS
+
+ZONE = np.dtype(
+    [
+        ("word", "u8"),  # version | depth | directory offset (0: none)                      zone lock
+        ("profile", "u1"),  # Profile                                                        config
+        ("policy", "u1"),  # default timeout policy                                          config
+        ("settings", "u2"),  # Setting bits                                                  config
+        ("expectations", "u4"),  # how many there are in this zone
+    ],
+    align=True,
+)
+"""What a packet reads of its zone: dense, hardly ever written, so that it stays in every core's cache."""
+ZONE_BYTES = 16
+
+QUOTA = np.dtype(
+    [
+        ("zone_lock", "u4"),  # guards ZONE.word
+        ("count_lock", "u4"),  # guards count
+        ("count", "u4"),  # reserved, LIVE or not yet freed
+        ("limit", "u4"),  # most connections; UNLIMITED, 0 refuses all                        config
+        ("on_full", "u4"),  # OnFull                                                         config
+        ("has_limit", "u4"),  # 0: limit follows the default for zones                        config
+        ("reserved", "u1", (40,)),
+    ],
+    align=True,
+)
+"""What a commit writes of its zone: a line of its own, so that commits do not disturb lookups."""
+QUOTA_BYTES = 64
+
+
+class Profile(IntEnum):
+    """Whose rules decide."""
+
+    NETFILTER = 0
+    OVS = 1
+
+
+class Setting(IntEnum):
+    """Bits of ZONE.settings."""
+
+    LOOSE = 1 << 0  # pick up TCP connections in the middle
+    BE_LIBERAL = 1 << 1  # only resets out of the window are invalid
+    IGNORE_INVALID_RST = 1 << 2
+    SEQ_CHECK = 1 << 3
+    CHECKSUM = 1 << 4  # verify checksums
+    NO_EXPIRY = 1 << 5  # replay: nothing ever expires
+
+
+SETTINGS_DEFAULT = Setting.LOOSE | Setting.SEQ_CHECK | Setting.CHECKSUM
+
+
+class OnFull(IntEnum):
+    """What becomes of a commit over the limit."""
+
+    REJECT = 0
+    EARLY_DROP = 1
+
+
+POLICY = np.dtype([("timeout_ms", "u4", (TIMEOUTS_MAX,))], align=True)
+"""A timeout policy: a length for each Timeout (kernels/timeouts); 0 falls back to the profile's default."""
+POLICY_BYTES = 4 * TIMEOUTS_MAX
+
+GLOBAL = np.dtype(
+    [
+        ("count_lock", "u4"),
+        ("count", "u4"),  # under count_lock
+        ("limit", "u4"),  # config
+        ("zone_limit_default", "u4"),  # config: limit of zones without their own
+        ("reserved", "u1", (48,)),
+        ("repair_lock", "u4"),
+        ("roster_lock", "u4"),
+        ("reserved2", "u1", (56,)),
+    ],
+    align=True,
+)
+"""The global count, and the two locks that are taken hardly ever."""
+GLOBAL_BYTES = 128
+
+
+# ---------------------------------------------------------------------------------------------------- participants
+class Step(IntEnum):
+    """How far the one operation of a participant has come (PROTOCOL.md, repair)."""
+
+    NONE = 0
+    UPDATE = 1
+    REOPEN = 2
+    ALLOC = 3
+    LOCKS = 4
+    CREATE = 5
+    SPLIT = 6
+    RESERVE = 7
+    RESERVE_WRITING = 8
+    RESERVED = 9
+    MARK = 10
+    FIND = 11
+    CLEAR = 12
+    CLEARED = 13
+    UNCOUNT = 14
+    UNCOUNT_WRITING = 15
+    UNCOUNTED = 16
+    DETACH = 17
+    RECLAIM = 18
+    SEGFREE = 19
+    BATCH_CLEAR = 20  # delete list: clearing the slots of a segment's entries
+    BATCH_UNCOUNT = 21
+    BATCH_UNCOUNT_WRITING = 22
+    BATCH_FREE = 23
+    CREDIT_WRITING = 24  # taking or giving back a burst's credit, counts before it beside
+    SPEND = 25  # taking one from the own credit, its value before beside
+
+
+# step word: 0 | zone count before 29 | global count before 29 | step 6; or cursor 58 | step 6
+STEP_BITS = 6
+BEFORE_BITS = 29
+
+INTENT = np.dtype(
+    [
+        ("step", "u8"),  # Step | value before, or cursor: what must change together is one store
+        ("zone_word", "u8"),
+        ("record", "u4"),  # index + 1
+        ("second", "u4"),  # index + 1 of the record an insert is about to adopt
+        ("incarnation", "u4"),
+        ("segment_low", "u4"),  # index + 1 of the lower segment locked
+        ("segment_high", "u4"),
+        ("segment_split", "u4"),
+        ("zone", "u4"),
+        ("credit", "u4"),  # connections reserved for this burst and not yet used ...
+        ("credit_zone", "u4"),  # ... in this zone
+        ("batch", "u4"),  # entries of the delete list that this step is about: first ...
+        ("batch_end", "u4"),  # ... and one past the last
+        ("reserved", "u4"),
+    ],
+    align=True,
+)
+INTENT_BYTES = 64
+
+
+class Kind(IntEnum):
+    """What a participant is."""
+
+    KEEPER = 1
+    CONTROL = 2
+    WORKER = 3
+    TOOL = 4
+
+
+class Attendance(IntEnum):
+    """Where a place on the roster stands.  DEPARTED: its lists may be inherited; DYING: it is being repaired."""
+
+    EMPTY = 0
+    JOINING = 1
+    PRESENT = 2
+    DYING = 3
+
+
+PARTICIPANT = np.dtype(
+    [
+        ("intent", INTENT),  # line 0
+        # line 1: who it is
+        ("pid", "u4"),
+        ("attendance", "u4"),
+        ("start_ticks", "u8"),  # of the process, from /proc/PID/stat: tells a reused pid
+        ("kind", "u4"),
+        ("deletes", "u4"),  # length of its delete list                                       owner
+        ("clock_ms", "u8"),  # the last `now` it worked with                                  owner
+        ("heartbeat", "u8"),
+        ("sweep_cursor", "u4"),
+        ("segment_hint", "u4"),  # where to look for a free segment
+        ("reserved1", "u1", (16,)),
+        # line 2: free lists, single writer
+        ("front", "u4", (2,)),  # [slab] first record + 1
+        ("front_count", "u4", (2,)),
+        ("back", "u4", (2,)),
+        ("back_count", "u4", (2,)),
+        ("reserved2", "u1", (32,)),
+        ("counters", "u8", (COUNTERS_MAX,)),  # by Reason
+    ],
+    align=True,
+)
+PARTICIPANT_BYTES = 3 * LINE_BYTES + 8 * COUNTERS_MAX
+
+DELETE = np.dtype(
+    [
+        ("record", "u4"),
+        ("incarnation", "u4"),
+        ("segment", "u4"),  # index + 1, as its marker saw it; a hint for sorting
+        ("zone_step", "u4"),  # zone << 8 | Step of this entry
+    ],
+    align=True,
+)
+"""One line of a delete list."""
+DELETE_BYTES = 16
+
+
+class Slab(IntEnum):
+    """The two slabs, which share one allocator."""
+
+    ENTRIES = 0
+    EXTENSIONS = 1
+
+
+# pool word: owner 16 | count 16 (records in the chain, <= BLOCK_RECORDS) | first record + 1, 32.  0: nothing here.
+POOL_OWNER_SHIFT = 48
+POOL_COUNT_SHIFT = 32
+
+# ---------------------------------------------------------------------------------------------------- packets
+VERDICT = np.dtype(
+    [
+        ("ct_state", "u1"),  # CtState bits
+        ("reason", "u1"),  # Reason, below 256
+        ("direction", "u1"),  # Way
+        ("flags", "u1"),  # VerdictFlag bits
+        ("zone", "u2"),
+        ("protocol", "u1"),
+        ("state", "u1"),  # protocol state after the packet
+        ("record", "u4"),  # index, NO_RECORD when there is none
+        ("incarnation", "u4"),
+        ("mark", "u4"),
+        ("timeout_ms", "u4"),  # remaining after the packet
+    ],
+    align=True,
+)
+VERDICT_BYTES = 24
+NO_RECORD = 0xFFFFFFFF
+
+
+class CtState(IntEnum):
+    """Open vSwitch's bits of ct_state."""
+
+    NEW = 0x01
+    EST = 0x02
+    REL = 0x04
+    RPL = 0x08
+    INV = 0x10
+    TRK = 0x20
+    SNAT = 0x40
+    DNAT = 0x80
+
+
+class VerdictFlag(IntEnum):
+    """Bits of VERDICT.flags."""
+
+    ASSURED = 1
+    COMMITTED = 2  # there is a record
+    UNTRACKED = 4
+    NOIP = 8
+
+
+class Way(IntEnum):
+    """Which way a packet travels, seen from the host that opened the connection."""
+
+    ORIG = 0
+    REPLY = 1
+
+
+class Link(IntEnum):
+    """How a frame begins (kernels/packet)."""
+
+    ETHERNET = 0
+    RAW_IP = 1
+    COOKED = 2  # Linux cooked capture v1
+    COOKED2 = 3  # Linux cooked capture v2
+    NULL = 4  # BSD loopback, family in host order of either kind
+    LOOP = 5  # OpenBSD loopback, family in network order
+    PPP = 6
+    CISCO_HDLC = 7
+    NFLOG = 8
+    PPP_WITH_DIRECTION = 9
+    UNKNOWN = 255
+
+
+class FrameFlag(IntEnum):
+    """Bits of FRAME.flags."""
+
+    COMMIT = 1  # make a record for what has none
+    CHECKSUM_TRUSTED = 2  # the device has verified it, or has yet to fill it in
+
+
+FRAME = np.dtype(
+    [
+        ("address", "u8"),  # of the first byte
+        ("captured_bytes", "u4"),  # readable
+        ("wire_bytes", "u4"),  # as it was on the wire; more than captured when snapped
+        ("zone", "u2"),
+        ("link", "u1"),  # Link
+        ("flags", "u1"),  # FrameFlag bits
+        ("reserved", "u4"),
+    ],
+    align=True,
+)
+"""One packet of a burst, as whoever received it describes it."""
+FRAME_BYTES = 24
+
+PARSED = np.dtype(
+    [
+        # what the parser found
+        ("key", "u8", (KEY_WORDS,)),
+        ("hash", "u8"),  # by tuples.hash_key, after the zone is in the key
+        ("inner_key", "u8", (KEY_WORDS,)),  # ICMP error: key of the quoted packet
+        ("l4", "u8"),  # address of the transport header
+        ("icmp_word", "u8"),  # ICMP: type 8 | code 8 | id 16 (type in the highest of 32 bits)
+        ("seq", "u4"),
+        ("ack", "u4"),
+        ("l4_bytes", "u4"),  # transport header and payload, from the IP length
+        ("payload_bytes", "u4"),
+        ("ip_bytes", "u4"),  # what accounting counts
+        ("options_bytes", "u4"),  # TCP options
+        ("win", "u2"),
+        ("tcp_flags", "u2"),  # low byte of the TCP flags
+        ("reason", "u2"),  # Reason; other than NONE: stop here
+        ("protocol", "u1"),
+        ("family", "u1"),  # 4 or 6
+        ("high_is_source", "u1"),  # 1: the packet comes from the key's second endpoint
+        ("inner_high_is_source", "u1"),  # the same of the quoted packet
+        ("kind", "u1"),  # PacketKind
+        ("can_reply", "u1"),  # 0: equal endpoints, such a packet is never a reply
+        # what the burst keeps between its stages
+        ("zone_word", "u8"),
+        ("line", "u8"),  # address of the home line
+        ("segment", "u4"),
+        ("candidate", "u4"),  # record + 1 whose tag stood in the home pair, 0 when none
+        ("zone", "u4"),
+        ("reserved", "u4"),
+    ],
+    align=True,
+)
+
+
+class PacketKind(IntEnum):
+    """What the tracker has to do with a packet."""
+
+    FLOW = 0  # UDP, ports or addresses only
+    TCP = 1
+    ICMP_QUERY = 2
+    ICMP_ERROR = 3
+    UNTRACKED = 4
+
+
+PARSED_BYTES = PARSED.itemsize
+
+# ---------------------------------------------------------------------------------------------------- a participant's view
+VIEWS = np.dtype(
+    [
+        # addresses of the first record of each array
+        ("globals", "u8"),
+        ("zones", "u8"),
+        ("quotas", "u8"),
+        ("policies", "u8"),
+        ("participants", "u8"),
+        ("delete_lists", "u8"),
+        ("blocks", "u8", (2,)),  # u32[blocks]: id of the participant that sweeps the block
+        ("pool", "u8", (2,)),  # u64[pool_words]: chains of free records
+        ("entries", "u8"),
+        ("due", "u8"),
+        ("segments", "u8"),
+        ("slots", "u8"),
+        ("directories", "u8"),  # u32[directory_words]
+        ("directory_owners", "u8"),  # u32[directories in all]
+        ("extensions", "u8"),
+        # sizes
+        ("records", "u8", (2,)),  # [slab]
+        ("pool_words", "u8", (2,)),
+        ("segment_count", "u8"),
+        ("directory_words", "u8"),
+        ("directory_first", "u8", (DEPTH_MAX + 2,)),  # number of the first directory of each depth
+        ("directory_offset", "u8", (DEPTH_MAX + 2,)),  # word where the directories of a depth begin
+        # who looks
+        ("me", "u8"),  # owner id: roster index + 1
+        ("intent", "u8"),  # address of the own PARTICIPANT, which begins with the INTENT
+        ("delete_list", "u8"),
+        ("counters", "u8"),
+        ("secret", "u8", (4,)),
+        # private memory of this process
+        ("parsed", "u8"),  # PARSED[BURST_PACKETS_MAX]
+        ("order", "u8"),  # u64[2 * DELETE_LIST_MAX], for sorting
+    ],
+    align=True,
+)
+"""What a kernel gets: where everything is, and on whose behalf it runs.  Private to a process, never shared."""
+
+
+# ---------------------------------------------------------------------------------------------------- checks
+def _no_implicit_padding(dtype: np.dtype) -> bool:
+    """Whether the fields of ``dtype`` and of the records in it fill it exactly."""
+    fields = dtype.fields or {}
+    used = 0
+    for field, *_ in fields.values():
+        used += field.itemsize
+        base = field.base
+        if base.fields and not _no_implicit_padding(base):
+            return False
+    return used == dtype.itemsize
+
+
+SHARED = {
+    "HEADER": HEADER,
+    "ENTRY": ENTRY,
+    "TCP_PEER": TCP_PEER,
+    "TCP_PEERS": TCP_PEERS,
+    "EXTENSION": EXTENSION,
+    "SEGMENT": SEGMENT,
+    "ZONE": ZONE,
+    "QUOTA": QUOTA,
+    "POLICY": POLICY,
+    "GLOBAL": GLOBAL,
+    "INTENT": INTENT,
+    "PARTICIPANT": PARTICIPANT,
+    "DELETE": DELETE,
+}
+"""Every record that lives in a segment; docs/format.md is printed from it."""
+
+
+def offset(dtype: np.dtype, field: str) -> np.uint64:
+    """Return the byte offset of ``field`` as a u64, which kernels take in as a constant."""
+    fields = dtype.fields
+    assert fields is not None
+    return np.uint64(fields[field][1])
+
+
+def digest() -> int:
+    """Return 64 bits that change with any layout, constant or number that processes must agree on."""
+    h = hashlib.blake2b(digest_size=8)
+    for name, dtype in SHARED.items():
+        h.update(f"{name}{dtype.descr}{dtype.itemsize}".encode())
+    for enum in (Region, SegmentState, Life, Status, Profile, Setting, OnFull, Step, Kind, Attendance, Slab):
+        h.update("".join(f"{m.name}={m.value};" for m in enum).encode())
+    h.update(
+        f"{FORMAT_VERSION} {ROSTER_MAX} {ZONES_MAX} {POLICIES_MAX} {TIMEOUTS_MAX} {BLOCK_RECORDS} {SLOTS} {DEPTH_MAX} "
+        f"{DELETE_LIST_MAX} {COUNTERS_MAX} {DUE_UNIT_MS} {ZONE_OFFSET_BITS} {ZONE_DEPTH_BITS} {STEP_BITS} {BEFORE_BITS} "
+        f"{POOL_OWNER_SHIFT} {POOL_COUNT_SHIFT} {USED}".encode()
+    )
+    return int.from_bytes(h.digest(), "little")
+
+
+for _name, _dtype in SHARED.items():
+    assert _no_implicit_padding(_dtype), f"{_name} has implicit padding"
+assert ENTRY.itemsize == ENTRY_BYTES == 3 * LINE_BYTES
+assert offset(ENTRY, "protocol") == LINE_BYTES and offset(ENTRY, "packets") == 2 * LINE_BYTES
+assert TCP_PEERS.itemsize == LINE_BYTES
+assert EXTENSION.itemsize == EXTENSION_BYTES
+assert SEGMENT.itemsize == SEGMENT_BYTES and SLOTS % (2 * LINE_SLOTS) == 0
+assert ZONE.itemsize == ZONE_BYTES and QUOTA.itemsize == QUOTA_BYTES and GLOBAL.itemsize == GLOBAL_BYTES
+assert INTENT.itemsize == INTENT_BYTES and PARTICIPANT.itemsize == PARTICIPANT_BYTES
+assert FRAME.itemsize == FRAME_BYTES and DELETE.itemsize == DELETE_BYTES and VERDICT.itemsize == VERDICT_BYTES and POLICY.itemsize == POLICY_BYTES
+assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
+assert ROSTER_MAX < USED and HEADER.itemsize <= HEADER_BYTES

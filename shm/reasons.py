@@ -1,0 +1,72 @@
+"""Every reason there is: why a packet was invalid, or was not committed, or what became of a record.
+
+One closed list serves as return code, index of a counter, word on the wire and row of the docs.  Where Open vSwitch has
+a coverage counter for the same thing, the word is its word without the prefix ``conntrack_``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Reason(IntEnum):
+    """Why; its number is the index of its counter in a participant's COUNTERS, its lower-case name the word shown."""
+
+    NONE = 0
+    # The frame could not be read (kernels/packet).
+    NOIP = 1  # neither IPv4 nor IPv6 in the frame: nothing to track
+    TRUNCATED = 2  # the capture or frame ends inside a header
+    L3_HEADER = 3  # version, header length or total length are impossible
+    L3CSUM_ERR = 4  # IPv4 header checksum
+    EXTENSION_HEADERS = 5  # IPv6 chain broken, or longer than the limit
+    L4_HEADER = 6  # transport header shorter than it must be, or its length field lies
+    L4CSUM_ERR = 7  # TCP, UDP, ICMP, ICMPv6 checksum
+    FRAGMENT = 8  # a fragment: its datagram is not reassembled
+    NOT_TRACKED = 9  # neighbour discovery and the like: never tracked
+    # The tracker refused it (kernels/track and the protocol's own room).
+    INVALID_TCP_FLAGS = 16  # a set of flags that no host sends
+    TCP_NEW_REFUSED = 17  # cannot open a connection: not a SYN, and mid-stream pickup is off or impossible
+    TCP_STATE = 18  # no transition from this state for this segment
+    TCP_SEQ_ABOVE = 19  # data beyond the receiver's window
+    TCP_SEQ_BELOW = 20  # data older than the window
+    TCP_ACK_ABOVE = 21  # acknowledges what was never sent
+    TCP_ACK_BELOW = 22  # acknowledges what was acknowledged long ago
+    TCP_RST_SEQ = 23  # a reset whose sequence number cannot be right
+    TCP_SYN_CHALLENGE = 24  # let through, not followed: a SYN or SYN-ACK that may belong to another incarnation
+    ICMP_TYPE = 25  # a type that opens nothing and answers nothing
+    ICMP_UNMATCHED = 26  # an error about no connection we know, or an answer to no request
+    ICMP_INNER = 27  # an error whose quoted packet cannot be read
+    # A commit was refused (kernels/zones, index, entries).
+    FULL = 40  # global limit
+    ZONE_FULL = 41  # the zone's limit
+    INDEX_FULL = 42  # no segment or directory left
+    SLAB_FULL = 43  # no record left
+    EXTENSION_FULL = 44  # no extension record left
+    CLASH = 45  # another connection has the reply tuple
+    BUSY = 46  # a lock was not had in time
+    # What happened to records and packets, counted but not anybody's fault.
+    INSERT = 56
+    REMOVE = 57
+    MAYBE_NOT_FOUND = 58  # a miss that had to be looked at again
+    ADOPTED = 59  # lost the race to insert, took the winner's record
+    EXPIRED_ON_LOOKUP = 60
+    SPLIT = 61
+    SWEPT = 62  # records that the sweep put on the delete list
+    EVICTED = 63  # early_drop
+    FLUSHED = 64
+    PACKETS = 65
+    BYTES = 66
+    HIT = 67
+    MISS = 68
+    INVALID = 69
+    UNTRACKED = 70
+    L3CSUM_CHECKED = 71
+    L4CSUM_CHECKED = 72
+    TCP_SEQ_CHK_BYPASS = 73
+    SWEEP_VISITED = 74
+    SWEEP_CYCLES = 75
+
+
+def word(reason: int) -> str | None:
+    """Return the word for ``reason`` as users see it, None for NONE."""
+    return None if reason == Reason.NONE else Reason(reason).name.lower()

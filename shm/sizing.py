@@ -1,0 +1,157 @@
+"""How many bytes a table of so many connections needs, region by region, and why.
+
+The arithmetic of the index.  A segment has 8 pairs of lines, each pair a bucket of 16 slots, and splits when one of its
+pairs overflows.  With keys spread by a good hash the load of a pair is Poisson; a pair of mean 7.6 overflows once in 500,
+one of mean 15.3 once in 3.  So segments hold from about 55 connections (all have just split) to about 105 (they are about
+to): the pool is sized for 52, plus one segment for each zone in use.  A directory of one big zone is at most four
+times its segments (its deepest segment is one or two bits deeper than the mean), and in small zones of at most the
+zones in use; one more of each is there to double into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .layout import (
+    BLOCK_RECORDS,
+    CONNECTIONS_MAX,
+    DELETE_BYTES,
+    DELETE_LIST_MAX,
+    DEPTH_MAX,
+    ENTRY_BYTES,
+    EXTENSION_BYTES,
+    GLOBAL_BYTES,
+    HEADER_BYTES,
+    PAGE_BYTES,
+    PARTICIPANT_BYTES,
+    POLICIES_MAX,
+    POLICY_BYTES,
+    QUOTA_BYTES,
+    ROSTER_MAX,
+    SEGMENT_BYTES,
+    SEGMENT_SLOT_BYTES,
+    ZONE_BYTES,
+    ZONES_MAX,
+    Region,
+    Slab,
+)
+
+CONNECTIONS_PER_SEGMENT_MIN = 52
+ZONES_IN_USE_DEFAULT = 4096
+EXTENSION_SHARE_DEFAULT = 125
+"""Extension records per 1,000 connections; 1,000 for a NAT gateway."""
+CONNECTIONS_DEFAULT = 131_072
+CHAIN_SLACK = 2 * ROSTER_MAX
+"""Words of a pool beyond its blocks: each participant that leaves puts back two chains that are not full."""
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What follows from the three numbers that an operator chooses; the same in every process of an instance."""
+
+    connections: int
+    zones_in_use: int = ZONES_IN_USE_DEFAULT
+    extension_share: int = EXTENSION_SHARE_DEFAULT
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.connections <= CONNECTIONS_MAX:
+            raise ValueError(f"connections must be 1 to {CONNECTIONS_MAX}, not {self.connections}")
+        if not 1 <= self.zones_in_use <= ZONES_MAX:
+            raise ValueError(f"zones in use must be 1 to {ZONES_MAX}, not {self.zones_in_use}")
+        if not 0 <= self.extension_share <= 1000:
+            raise ValueError(f"extension share must be 0 to 1000 per thousand, not {self.extension_share}")
+
+    def blocks(self, slab: Slab) -> int:
+        """Return the blocks of a slab."""
+        wanted = self.connections
+        if slab is Slab.EXTENSIONS:
+            wanted = -(-self.connections * self.extension_share // 1000)
+        return -(-wanted // BLOCK_RECORDS)
+
+    def records(self, slab: Slab) -> int:
+        """Return the records of a slab: whole blocks."""
+        return self.blocks(slab) * BLOCK_RECORDS
+
+    def pool_words(self, slab: Slab) -> int:
+        """Return the words of a slab's pool of chains."""
+        return self.blocks(slab) + CHAIN_SLACK
+
+    @property
+    def segments(self) -> int:
+        """Segments of the index."""
+        keys = self.connections + self.connections * self.extension_share // 1000
+        return -(-keys // CONNECTIONS_PER_SEGMENT_MIN) + self.zones_in_use + 1
+
+    def directories(self, depth: int) -> int:
+        """Return how many directories of 2**depth entries there are."""
+        entries = 4 * self.segments
+        if 1 << depth > 2 * entries:
+            return 0
+        return min(self.zones_in_use + 1, (entries >> depth) + 2)
+
+    @property
+    def directory_first(self) -> list[int]:
+        """Number of the first directory of each depth, and of all behind the last."""
+        first = [0]
+        for depth in range(DEPTH_MAX + 1):
+            first.append(first[-1] + self.directories(depth))
+        return first
+
+    @property
+    def directory_offset(self) -> list[int]:
+        """Word where the directories of each depth begin, and the end.  Offset 0 means none, so 0 is not used."""
+        offset = [16]
+        for depth in range(DEPTH_MAX + 1):
+            offset.append(offset[-1] + (self.directories(depth) << depth))
+        return offset
+
+    def arrays(self, region: Region) -> dict[str, tuple[int, int]]:
+        """Return the arrays of a region, in order, with records and bytes of each."""
+        blocks, pools = "blocks_{}", "pool_{}"
+        if region is Region.CONTROL:
+            arrays = {
+                "globals": (1, GLOBAL_BYTES),
+                "zones": (ZONES_MAX, ZONE_BYTES),
+                "quotas": (ZONES_MAX, QUOTA_BYTES),
+                "policies": (POLICIES_MAX, POLICY_BYTES),
+                "participants": (ROSTER_MAX, PARTICIPANT_BYTES),
+                "delete_lists": (ROSTER_MAX, DELETE_LIST_MAX * DELETE_BYTES),
+            }
+            for slab in Slab:
+                arrays[blocks.format(slab.name.lower())] = (self.blocks(slab), 4)
+                arrays[pools.format(slab.name.lower())] = (self.pool_words(slab), 8)
+            return arrays
+        if region is Region.ENTRIES:
+            return {"entries": (self.records(Slab.ENTRIES), ENTRY_BYTES)}
+        if region is Region.DUE:
+            return {"due": (self.records(Slab.ENTRIES), 4)}
+        if region is Region.EXTENSIONS:
+            return {"extensions": (self.records(Slab.EXTENSIONS), EXTENSION_BYTES)}
+        return {
+            "segments": (self.segments, SEGMENT_BYTES),
+            "slots": (self.segments, SEGMENT_SLOT_BYTES),
+            "directories": (self.directory_offset[-1], 4),
+            "directory_owners": (self.directory_first[-1], 4),
+        }
+
+    def offsets(self, region: Region) -> dict[str, int]:
+        """Return the byte offset of each array in its segment; each begins on two cache lines' boundary."""
+        offset, offsets = HEADER_BYTES, {}
+        for name, (count, size) in self.arrays(region).items():
+            offsets[name] = offset
+            offset += _up(count * size, 128)
+        return offsets
+
+    def region_bytes(self, region: Region) -> int:
+        """Return the bytes of a whole segment, header included, in whole pages."""
+        used = sum(_up(count * size, 128) for count, size in self.arrays(region).values())
+        return _up(HEADER_BYTES + used, PAGE_BYTES)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of shared memory that the instance takes."""
+        return sum(self.region_bytes(region) for region in Region)

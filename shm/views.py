@@ -1,0 +1,100 @@
+"""What a kernel gets: the addresses of every array of an instance, and on whose behalf it runs."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping
+
+import numpy as np
+
+from .layout import (
+    BURST_PACKETS_MAX,
+    DELETE_BYTES,
+    DELETE_LIST_MAX,
+    HEADER,
+    PARSED,
+    PARTICIPANT,
+    PARTICIPANT_BYTES,
+    VIEWS,
+    Region,
+    Slab,
+    offset,
+)
+from .sizing import Geometry
+
+
+def address_of(buffer: mmap.mmap | np.ndarray) -> int:
+    """Return the address of the first byte of a buffer; whoever asks keeps the buffer alive."""
+    if isinstance(buffer, np.ndarray):
+        return buffer.ctypes.data
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
+class Table:
+    """The mapped regions of one instance, as numpy sees them and as kernels do."""
+
+    def __init__(self, geometry: Geometry, regions: Mapping[Region, mmap.mmap | np.ndarray]) -> None:
+        """Describe mapped regions.
+
+        Args:
+            geometry: sizes of the instance.
+            regions: the mapping of each region; kept alive as long as this object and every ``views`` of it.
+        """
+        self.geometry = geometry
+        self.regions = dict(regions)
+        self.base = {region: address_of(buffer) for region, buffer in regions.items()}
+
+    def address(self, region: Region, array: str) -> int:
+        """Return the address of an array of a region."""
+        return self.base[region] + self.geometry.offsets(region)[array]
+
+    def array(self, region: Region, name: str, dtype: np.dtype | str) -> np.ndarray:
+        """Return an array of a region as numpy sees it; writes go to the table."""
+        count, size = self.geometry.arrays(region)[name]
+        return np.frombuffer(self.regions[region], dtype, count * size // np.dtype(dtype).itemsize,
+                             self.geometry.offsets(region)[name])
+
+    @property
+    def header(self) -> np.ndarray:
+        """The header of the CONTROL region, HEADER[1]."""
+        return np.frombuffer(self.regions[Region.CONTROL], HEADER, 1)
+
+    def views(self, me: int) -> np.record:
+        """Return the views of participant ``me`` (roster index + 1; 0 may only look, never lock).
+
+        Private scratch memory comes with it, so each thread that runs kernels needs views of its own.
+        """
+        geometry = self.geometry
+        parsed = np.zeros(BURST_PACKETS_MAX, PARSED)
+        order = np.zeros(2 * DELETE_LIST_MAX, "u8")
+        views = np.zeros(1, VIEWS).view(np.recarray)[0]
+        for region in Region:
+            for name in geometry.arrays(region):
+                stem, _, slab = name.partition("_")
+                if stem in ("blocks", "pool"):
+                    views[stem][Slab[slab.upper()]] = self.address(region, name)
+                else:
+                    views[name] = self.address(region, name)
+        for slab in Slab:
+            views["records"][slab] = geometry.records(slab)
+            views["pool_words"][slab] = geometry.pool_words(slab)
+        views["segment_count"] = geometry.segments
+        views["directory_words"] = geometry.directory_offset[-1]
+        views["directory_first"] = geometry.directory_first
+        views["directory_offset"] = geometry.directory_offset
+        views["me"] = me
+        if me:
+            own = int(views["participants"]) + (me - 1) * PARTICIPANT_BYTES
+            views["intent"] = own
+            views["counters"] = own + int(offset(PARTICIPANT, "counters"))
+            views["delete_list"] = int(views["delete_lists"]) + (me - 1) * DELETE_LIST_MAX * DELETE_BYTES
+        views["secret"] = self.header[0]["secret"]
+        views["parsed"] = parsed.ctypes.data
+        views["order"] = order.ctypes.data
+        _kept[views["parsed"].item()] = (self, parsed, order)
+        return views
+
+
+_kept: dict[int, tuple[Table, np.ndarray, np.ndarray]] = {}
+"""What views point at, kept alive for the life of the process: views are made once per participant."""
