@@ -13,6 +13,7 @@ from .layout import (
     DELETE_BYTES,
     DELETE_LIST_MAX,
     HEADER,
+    LINE_BYTES,
     PARSED,
     PARTICIPANT,
     PARTICIPANT_BYTES,
@@ -66,9 +67,14 @@ class Table:
         Private scratch memory comes with it, so each thread that runs kernels needs views of its own.
         """
         geometry = self.geometry
-        parsed = np.zeros(BURST_PACKETS_MAX, PARSED)
-        order = np.zeros(2 * DELETE_LIST_MAX, "u8")
-        views = np.zeros(1, VIEWS).view(np.recarray)[0]
+        # One block of private memory: the views, then their scratch; the record that is returned keeps all of it alive.
+        parsed = -(-VIEWS.itemsize // LINE_BYTES) * LINE_BYTES
+        order = parsed + BURST_PACKETS_MAX * PARSED.itemsize
+        block = np.zeros(order + 16 * DELETE_LIST_MAX + LINE_BYTES, "u1")
+        block = block[-block.ctypes.data % LINE_BYTES :]
+        views = block[: VIEWS.itemsize].view(VIEWS).view(np.recarray)[0]
+        views["parsed"] = block.ctypes.data + parsed
+        views["order"] = block.ctypes.data + order
         for region in Region:
             for name in geometry.arrays(region):
                 stem, _, slab = name.partition("_")
@@ -90,11 +96,4 @@ class Table:
             views["counters"] = own + int(offset(PARTICIPANT, "counters"))
             views["delete_list"] = int(views["delete_lists"]) + (me - 1) * DELETE_LIST_MAX * DELETE_BYTES
         views["secret"] = self.header[0]["secret"]
-        views["parsed"] = parsed.ctypes.data
-        views["order"] = order.ctypes.data
-        _kept[views["parsed"].item()] = (self, parsed, order)
         return views
-
-
-_kept: dict[int, tuple[Table, np.ndarray, np.ndarray]] = {}
-"""What views point at, kept alive for the life of the process: views are made once per participant."""
