@@ -26,7 +26,7 @@ ROSTER_MAX = 256
 ZONES_MAX = 65536
 POLICIES_MAX = 64
 TIMEOUTS_MAX = 64
-BLOCK_RECORDS = 1024
+BLOCK_RECORDS = 256
 """Records handed to a participant at once, and the length of a chain in the pool."""
 SLOTS = 128
 """Slots in a segment of the index."""
@@ -111,7 +111,7 @@ ENTRY = np.dtype(
         ("mark", "u4"),  #                                                                   locked
         ("extension", "u4"),  # index of its EXTENSION + 1, or 0                             key
         ("next", "u4"),  # next record + 1 of the free list it is on                         owner, while FREE
-        ("reserved", "u4"),
+        ("hint", "u4"),  # what stands in due[]: says without a look there whether it must be lowered  locked
     ],
     align=True,
 )
@@ -554,7 +554,7 @@ VIEWS = np.dtype(
         ("policies", "u8"),
         ("participants", "u8"),
         ("delete_lists", "u8"),
-        ("blocks", "u8", (2,)),  # u32[blocks]: id of the participant that sweeps the block
+        ("blocks", "u8", (2,)),  # u32[blocks]: 0 never handed out, id of who sweeps the block, USED: an orphan
         ("pool", "u8", (2,)),  # u64[pool_words]: chains of free records
         ("entries", "u8"),
         ("due", "u8"),

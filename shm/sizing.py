@@ -6,6 +6,9 @@ one of mean 15.3 once in 3.  So segments hold from about 55 connections (all hav
 to): the pool is sized for 52, plus one segment for each zone in use.  A directory of one big zone is at most four
 times its segments (its deepest segment is one or two bits deeper than the mean), and in small zones of at most the
 zones in use; one more of each is there to double into.
+
+The slack of the slabs.  A participant keeps up to two chains of free records to itself, and nobody takes from another's
+list; so there are more records than connections: room for 16 participants' chains, but never over an eighth.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ ZONES_IN_USE_DEFAULT = 4096
 EXTENSION_SHARE_DEFAULT = 125
 """Extension records per 1,000 connections; 1,000 for a NAT gateway."""
 CONNECTIONS_DEFAULT = 131_072
+SLACK_PARTICIPANTS = 16
 CHAIN_SLACK = 2 * ROSTER_MAX
 """Words of a pool beyond its blocks: each participant that leaves puts back two chains that are not full."""
 
@@ -70,7 +74,8 @@ class Geometry:
         wanted = self.connections
         if slab is Slab.EXTENSIONS:
             wanted = -(-self.connections * self.extension_share // 1000)
-        return -(-wanted // BLOCK_RECORDS)
+        slack = min(wanted // 8, SLACK_PARTICIPANTS * 2 * BLOCK_RECORDS)
+        return -(-(wanted + slack) // BLOCK_RECORDS)
 
     def records(self, slab: Slab) -> int:
         """Return the records of a slab: whole blocks."""
