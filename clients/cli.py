@@ -1,5 +1,70 @@
-"""The zonetrack command."""
+"""The ``zonetrack`` command: a table of subcommands, each imported only when it is used.
+
+``zonetrack --help`` must answer at once, and numba alone takes longer than that to import.  So a command is named here
+by a string and a line of help; its room is imported when the command runs, or when its own ``--help`` is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from .errors import Exit
+
+
+class Command(NamedTuple):
+    """Where a command lives, and what the list of commands says of it."""
+
+    target: str
+    help: str
+
+
+COMMANDS = {
+    "replay": Command("zonetrack.service.replay:command", "Track captures without a service, and show connections."),
+    "load": Command("zonetrack.clients.load:command", "Load the table with generated traffic, and measure it."),
+    "audit": Command("zonetrack.service.audit:command", "Check every invariant of a table, live or left behind."),
+    "doctor": Command("zonetrack.service.doctor:command", "Say what this machine offers, and what a table would take."),
+    "warmup": Command("zonetrack.service.warmup:command", "Compile all kernels, and show the seconds each one took."),
+}
+"""In the order in which a newcomer meets them."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name, and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the room of a command and return its command; None for a name that is not in the table."""
+        if cmd_name not in COMMANDS:
+            return None
+        room, _, attribute = COMMANDS[cmd_name].target.partition(":")
+        return getattr(import_module(room), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the table, without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="zonetrack", prog_name="zonetrack")
+def group() -> None:
+    """Track connections in one shared-memory table, partitioned by zone."""
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line, and end the process with one of the exit codes of ``Exit``."""
+    try:
+        group(prog_name="zonetrack")
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if code is None:
+            raise
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(Exit(code))
