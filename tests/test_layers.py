@@ -1,0 +1,163 @@
+"""Imports go one way: clients -> service -> kernels -> shm, and each layer knows only the libraries it may.
+
+    shm        what the bytes are             numpy, posix_ipc
+    kernels    what happens to the bytes      numpy, numba; llvmlite in memory only; no sockets, clocks, mappings
+    service    who does it, and when          kernels, shm, and of clients the wire and its errors
+    clients    how to ask                     nothing of ours; who drives the table himself may import shm, kernels
+
+A layer that is only named in a string (``clients/cli``) is not imported: that is how a command line stays quick.
+"""
+
+import ast
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import checkout
+import pytest
+
+
+class Import(NamedTuple):
+    """One imported module: ``zonetrack.shm.layout`` or ``numpy``, and whether it happens when the room is imported."""
+
+    module: str
+    line: int
+    eager: bool
+
+
+class Rule(NamedTuple):
+    """What the rooms of a layer may import, by the beginnings of module names; ``without`` wins over the others."""
+
+    ours: tuple[str, ...]
+    libraries: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+
+KERNELS_KNOW_NOTHING_OF = (
+    *("asyncio", "mmap", "multiprocessing", "random", "select", "selectors"),
+    *("signal", "socket", "subprocess", "threading", "time"),
+)
+"""A kernel is given its bytes and its `now`; where they come from is not its business."""
+
+RULES = {
+    "shm": Rule(("shm",), ("numpy", "posix_ipc")),
+    "kernels": Rule(("kernels", "shm.layout", "shm.views", "shm.reasons"), ("numpy", "numba"), KERNELS_KNOW_NOTHING_OF),
+    "service": Rule(
+        ("service", "kernels", "shm", "clients.wire", "clients.errors"), ("numpy", "click", "rich", "msgpack", "uvloop")
+    ),
+    "clients": Rule(("clients",), ("click", "rich", "msgpack"), ("numba",)),
+}
+
+DRIVERS = Rule(("clients", "kernels", "shm"), ("numpy", "click", "rich"))
+"""Clients that drive the table themselves, in their own process."""
+
+ROOM_RULES = {
+    "kernels/memory": RULES["kernels"]._replace(libraries=("numpy", "numba", "llvmlite")),
+    "service/__main__": Rule(("clients.cli",), ()),  # another name for the same command
+    "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
+    "clients/load": DRIVERS,
+    "clients/traffic": DRIVERS,
+}
+
+
+def imports_of(path, room):
+    """Return every import of a room, relative ones resolved to ``zonetrack.<layer>.<room>``."""
+    package = ["zonetrack", *Path(room).parts[:-1]]
+    found = []
+
+    def walk(node, eager):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                found.extend(Import(alias.name, child.lineno, eager) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = ".".join(package[: len(package) + 1 - child.level]) if child.level else ""
+                module = ".".join(part for part in (base, child.module) if part)
+                # `from .. import shm` and `from ..shm import layout` name modules; of `from x import f` only x matters
+                names = [f".{alias.name}" for alias in child.names] if module.count(".") < 2 and base else [""]
+                found.extend(Import(module + name, child.lineno, eager) for name in names)
+            walk(child, eager and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+    walk(ast.parse(path.read_text(), str(path)), True)
+    return found
+
+
+def begins_with(module, names):
+    """Return whether ``module`` is one of ``names`` or lies inside one of them."""
+    return any(module == name or module.startswith(name + ".") for name in names)
+
+
+def complaints(path, room, rule):
+    """Return a line for each import of a room that its rule does not allow."""
+    wrong = []
+    for module, line, eager in imports_of(path, room):
+        where = f"{room}:{line} imports {module}"
+        if begins_with(module, checkout.LAYERS):
+            wrong.append(f"{where}: the layers are installed under zonetrack only")
+        elif begins_with(module, ("zonetrack",)):
+            if not begins_with(module.removeprefix("zonetrack."), rule.ours):
+                wrong.append(f"{where}: no arrow goes there")
+        elif begins_with(module, rule.without):
+            wrong.append(f"{where}: this layer does without")
+        elif module.partition(".")[0] not in sys.stdlib_module_names and not begins_with(module, rule.libraries):
+            wrong.append(f"{where}: not a library of this layer")
+        elif room.startswith("clients/") and rule is RULES["clients"] and eager and begins_with(module, ("rich",)):
+            wrong.append(f"{where}: imported only when a person is looking")
+    return wrong
+
+
+@pytest.mark.parametrize("room", list(checkout.rooms()))
+def test_every_arrow_points_down(room):
+    rule = ROOM_RULES.get(room) or RULES[room.partition("/")[0]]
+    assert complaints(checkout.rooms()[room], room, rule) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "source", "complaint"),
+    [
+        ("shm/x", "from ..kernels import words", "no arrow goes there"),
+        ("shm/x", "import numba", "not a library of this layer"),
+        ("kernels/x", "from ..service.replay import command", "no arrow goes there"),
+        ("kernels/x", "from ..shm.segment import attach", "no arrow goes there"),
+        ("kernels/x", "def f():\n    import time", "this layer does without"),
+        ("kernels/x", "from llvmlite import ir", "not a library of this layer"),
+        ("kernels/x", "import kernels.words", "the layers are installed under zonetrack only"),
+        ("service/x", "from ..clients import load", "no arrow goes there"),
+        ("service/x", "from zonetrack.clients.cli import main", "no arrow goes there"),
+        ("clients/x", "from ..shm import layout", "no arrow goes there"),
+        ("clients/x", "from .. import kernels", "no arrow goes there"),
+        ("clients/x", "import rich.table", "imported only when a person is looking"),
+    ],
+)
+def test_a_wrong_arrow_is_seen(room, source, complaint, tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text(source)
+    found = complaints(path, room, RULES[room.partition("/")[0]])
+    assert len(found) == 1 and found[0].endswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        (
+            "kernels/x",
+            "from ..shm import layout\nfrom ..shm.layout import ENTRY\nfrom . import words\nimport numpy as np",
+        ),
+        ("service/x", "from ..clients.errors import ZonetrackError\nfrom ..kernels import burst\nimport asyncio"),
+        ("clients/x", "def show():\n    from rich.table import Table"),
+    ],
+)
+def test_a_right_arrow_is_left_alone(room, source, tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text(source)
+    assert complaints(path, room, RULES[room.partition("/")[0]]) == []
+
+
+def test_rules_name_rooms_that_are_there():
+    assert [room for room in ROOM_RULES if room not in checkout.rooms()] == []
+
+
+def test_layers_are_not_installed_under_their_bare_names():
+    """With the root on ``sys.path``, ``import kernels`` would load a second copy of every kernel and every enum."""
+    assert checkout.ROOT not in [Path(entry).resolve() for entry in sys.path]
+    assert [layer for layer in checkout.LAYERS if find_spec(layer)] == []
