@@ -544,6 +544,76 @@ class PacketKind(IntEnum):
 
 PARSED_BYTES = PARSED.itemsize
 
+# ---------------------------------------------------------------------------------------------------- captures
+CAPTURE = np.dtype(
+    [
+        ("base", "u8"),  # address of the first byte of the file
+        ("size", "u8"),  # bytes of the file
+        ("offset", "u8"),  # of the next record; when there is a fault, of what is wrong
+        ("time_ns", "u8"),  # of the packet delivered last, since 1970
+        ("interfaces", "u8"),  # address of INTERFACE[INTERFACES_MAX]
+        ("interface_count", "u4"),  # of the present section
+        ("snap_bytes", "u4"),  # pcap: the longest record that the file announces
+        ("unit_ns", "u4"),  # pcap: length of a tick of the second timestamp word
+        ("record_bytes", "u4"),  # pcap: length of a record header
+        ("zone", "u2"),  # given to every frame
+        ("flags", "u1"),  # FrameFlag bits, given to every frame
+        ("link", "u1"),  # Link, pcap
+        ("format", "u1"),  # Format
+        ("big", "u1"),  # 1: numbers of this file or section are big-endian
+        ("swapped", "u1"),  # LengthOrder, pcap
+        ("fault", "u1"),  # Fault
+    ],
+    align=True,
+)
+"""Where the walk through a capture file stands.  Private to a process."""
+
+INTERFACE = np.dtype(
+    [
+        ("multiplier", "u8"),  # ns = ticks * multiplier / divisor
+        ("divisor", "u8"),  # 0: divided by 2**shift
+        ("offset_s", "u8"),  # added to every timestamp, two's complement
+        ("snap_bytes", "u4"),  # 0: no limit
+        ("shift", "u1"),
+        ("link", "u1"),  # Link
+        ("reserved", "u2"),
+    ],
+    align=True,
+)
+"""An interface of a section of a pcapng file."""
+INTERFACE_BYTES = 32
+INTERFACES_MAX = 4096
+
+CLOCK = np.dtype(
+    [
+        ("latest_ns", "u8"),  # the highest packet time so far, 0 before the first
+        ("first_ns", "u8"),  # packet time at which the clock began
+        ("elapsed_ns", "u8"),
+        ("now_ms", "u8"),
+    ],
+    align=True,
+)
+"""Capture time as the clock of a replay.  Private to a process."""
+
+REPLAY = np.dtype(
+    [
+        ("frames", "u8"),  # address of FRAME[REPLAY_BURST_PACKETS], the burst being gathered
+        ("places", "u8"),  # address of u64[...], where in `results` the verdict of each goes
+        ("verdicts", "u8"),  # address of VERDICT[...]
+        ("parsed", "u8"),  # address of a PARSED, to find out whose packet it is
+        ("results", "u8"),  # address of VERDICT[results_count], shared by all workers; 0: not wanted
+        ("results_count", "u8"),
+        ("packets", "u8"),  # walked over so far, in all files; the place of the next one
+        ("tracked", "u8"),  # given to the tracker by this worker
+        ("gathered", "u8"),  # in the burst
+        ("shard", "u8"),  # of this worker
+        ("shards", "u8"),
+    ],
+    align=True,
+)
+"""What one worker of a replay knows.  Private to a process."""
+REPLAY_BURST_PACKETS = 32
+
 # ---------------------------------------------------------------------------------------------------- a participant's view
 VIEWS = np.dtype(
     [
@@ -649,4 +719,5 @@ assert ZONE.itemsize == ZONE_BYTES and QUOTA.itemsize == QUOTA_BYTES and GLOBAL.
 assert INTENT.itemsize == INTENT_BYTES and PARTICIPANT.itemsize == PARTICIPANT_BYTES
 assert FRAME.itemsize == FRAME_BYTES and DELETE.itemsize == DELETE_BYTES and VERDICT.itemsize == VERDICT_BYTES and POLICY.itemsize == POLICY_BYTES
 assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
+assert INTERFACE.itemsize == INTERFACE_BYTES and REPLAY_BURST_PACKETS <= BURST_PACKETS_MAX
 assert ROSTER_MAX < USED and HEADER.itemsize <= HEADER_BYTES
