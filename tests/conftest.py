@@ -2,7 +2,7 @@
 
 A test that compares with ../shared/corpus says how many cases it went through with pytest's own
 ``record_property("corpus_cases", n)``; the closing summary adds them up.  With ``ZONETRACK_CORPUS=required`` in the
-environment, as CI sets it where the corpus is there, a run without any fails: a test that silently skips proves nothing.
+environment, as CI sets it where the corpus is there, a run without any fails: a test that skips proves nothing.
 """
 
 import os
