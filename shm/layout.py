@@ -624,7 +624,7 @@ VIEWS = np.dtype(
         ("policies", "u8"),
         ("participants", "u8"),
         ("delete_lists", "u8"),
-        ("blocks", "u8", (2,)),  # u32[blocks]: 0 never handed out, id of who sweeps the block, USED: an orphan
+        ("blocks", "u8"),  # u32[blocks of entries]: 0 never handed out, id of who sweeps the block, USED: an orphan
         ("pool", "u8", (2,)),  # u64[pool_words]: chains of free records
         ("entries", "u8"),
         ("due", "u8"),
@@ -648,7 +648,8 @@ VIEWS = np.dtype(
         ("secret", "u8", (4,)),
         # private memory of this process
         ("parsed", "u8"),  # PARSED[BURST_PACKETS_MAX]
-        ("order", "u8"),  # u64[2 * DELETE_LIST_MAX], for sorting
+        ("order", "u8"),  # u64[DELETE_LIST_MAX], for sorting
+        ("candidates", "u8"),  # u64[BLOCK_RECORDS]: records of a block that the sweep has to look at
     ],
     align=True,
 )

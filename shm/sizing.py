@@ -116,7 +116,6 @@ class Geometry:
 
     def arrays(self, region: Region) -> dict[str, tuple[int, int]]:
         """Return the arrays of a region, in order, with records and bytes of each."""
-        blocks, pools = "blocks_{}", "pool_{}"
         if region is Region.CONTROL:
             arrays = {
                 "globals": (1, GLOBAL_BYTES),
@@ -126,9 +125,9 @@ class Geometry:
                 "participants": (ROSTER_MAX, PARTICIPANT_BYTES),
                 "delete_lists": (ROSTER_MAX, DELETE_LIST_MAX * DELETE_BYTES),
             }
+            arrays["blocks"] = (self.blocks(Slab.ENTRIES), 4)
             for slab in Slab:
-                arrays[blocks.format(slab.name.lower())] = (self.blocks(slab), 4)
-                arrays[pools.format(slab.name.lower())] = (self.pool_words(slab), 8)
+                arrays[f"pool_{slab.name.lower()}"] = (self.pool_words(slab), 8)
             return arrays
         if region is Region.ENTRIES:
             return {"entries": (self.records(Slab.ENTRIES), ENTRY_BYTES)}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .layout import (
+    BLOCK_RECORDS,
     BURST_PACKETS_MAX,
     DELETE_BYTES,
     DELETE_LIST_MAX,
@@ -70,15 +71,17 @@ class Table:
         # One block of private memory: the views, then their scratch; the record that is returned keeps all of it alive.
         parsed = -(-VIEWS.itemsize // LINE_BYTES) * LINE_BYTES
         order = parsed + BURST_PACKETS_MAX * PARSED.itemsize
-        block = np.zeros(order + 16 * DELETE_LIST_MAX + LINE_BYTES, "u1")
+        candidates = order + 8 * DELETE_LIST_MAX
+        block = np.zeros(candidates + 8 * BLOCK_RECORDS + LINE_BYTES, "u1")
         block = block[-block.ctypes.data % LINE_BYTES :]
         views = block[: VIEWS.itemsize].view(VIEWS).view(np.recarray)[0]
         views["parsed"] = block.ctypes.data + parsed
         views["order"] = block.ctypes.data + order
+        views["candidates"] = block.ctypes.data + candidates
         for region in Region:
             for name in geometry.arrays(region):
                 stem, _, slab = name.partition("_")
-                if stem in ("blocks", "pool"):
+                if stem == "pool":
                     views[stem][Slab[slab.upper()]] = self.address(region, name)
                 else:
                     views[name] = self.address(region, name)

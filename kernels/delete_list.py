@@ -1,0 +1,336 @@
+"""A participant's delete list: records it has marked DEAD, taken out of index and counts in batches.
+
+Who may      while
+    mark     anyone, holding the record's lock; then the record is on his list and nobody else's
+    run      the list's owner, holding nothing
+
+A line is (record, incarnation), never the record alone, and has a step of its own:
+
+    MARKED     the record is DEAD | me | incarnation; its slots stand
+    CLEAR      under the locks of its segments: its slots are being cleared
+    CLEARED    no slot names it; it is still counted
+    UNCOUNTED  not counted either; only its memory is to come home
+    NONE       done, or somebody else's: a flush took it (life has another owner) or will (its zone is detached)
+
+A run sorts the lines by segment and takes each segment's lock once, then by zone and takes the counts' locks once.  What
+cannot be done now (a lock not had, a zone that changed in between) keeps its step and waits for the next run.
+
+Ordering
+    R5  slots are cleared after DEAD.  Steps are release stores, before what they announce.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import DELETE, DELETE_BYTES, DELETE_LIST_MAX, PARTICIPANT, Life, Step, offset
+from ..shm.reasons import Reason
+from . import counters, entries, index, intents, locks, memory, tuples, zones
+from .jit import inlined, kernel
+from .words import EIGHT, LOW_8, ONE, THREE, ZERO, u64
+
+ROOM_MIN = u64(32)
+"""Places a caller may count on: a burst runs the list before each packet that would find fewer."""
+ROUNDS_MAX = 8
+"""Looks at lines whose zone changed between choosing the segment and locking it."""
+
+_SIZE = u64(DELETE_BYTES)
+_MAX = u64(DELETE_LIST_MAX)
+_LENGTH = offset(PARTICIPANT, "deletes")
+_INCARNATION = offset(DELETE, "incarnation")
+_ZONE_STEP = offset(DELETE, "zone_step")
+_ZONE_SHIFT = EIGHT
+_GAPS = (57, 23, 10, 4, 1)
+
+
+@inlined
+def _line(views, i):
+    return views.delete_list + i * _SIZE
+
+
+@inlined
+def length(views):
+    """Return how many lines the own list has."""
+    return memory.read32(views.intent + _LENGTH)
+
+
+@inlined
+def is_crowded(views):
+    """Return whether there are fewer places than a packet may need."""
+    return length(views) + ROOM_MIN > _MAX
+
+
+@inlined
+def _record_of(line):
+    return memory.read32(line)
+
+
+@inlined
+def _step_of(line):
+    return memory.read32(line + _ZONE_STEP) & LOW_8
+
+
+@inlined
+def _zone_of(line):
+    return memory.read32(line + _ZONE_STEP) >> _ZONE_SHIFT
+
+
+@inlined
+def _set_line_step(line, step):
+    memory.release32(line + _ZONE_STEP, (_zone_of(line) << _ZONE_SHIFT) | u64(step))
+
+
+@kernel
+def mark(views, record):
+    """Make a LIVE record DEAD and put it on the own list: the commit point of a delete.
+
+    The record's lock is held, and stays held; the list has room.  Intent: MARK, record, incarnation.
+    """
+    entry = entries.address(views, record)
+    incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
+    intents.set_field(views, intents.INCARNATION, incarnation)
+    intents.set_record(views, record, Step.MARK)
+    memory.release64(entry + entries.LIFE, entries.life(Life.DEAD, views.me, incarnation))
+    n = length(views)
+    line = _line(views, n)
+    memory.release32(line, record)
+    memory.release32(line + _INCARNATION, incarnation)
+    memory.release32(line + _ZONE_STEP, (tuples.zone_of(entry + tuples.ENTRY_KEY) << _ZONE_SHIFT) | u64(Step.MARK))
+    memory.release32(views.intent + _LENGTH, n + ONE)
+    intents.done(views)
+
+
+@kernel
+def delete(views, record, key, incarnation):
+    """Delete a record that was found some time ago, if it still is what it was.
+
+    Args:
+        record: its index.
+        key: address of a key that it must have, or 0 for any.
+        incarnation: the incarnation that it must have.
+
+    Returns:
+        True when this call made it DEAD; it leaves the index with the next run.  False: it was not LIVE, not that
+        connection any more, or its lock was not had.
+    """
+    entry = entries.address(views, record)
+    intents.set_record(views, record, Step.UPDATE)
+    if not locks.take(entry + entries.LOCK, views.me):
+        return False
+    life = memory.acquire64(entry + entries.LIFE)
+    same = entries.state_of(life) == u64(Life.LIVE) and entries.incarnation_of(life) == incarnation
+    if same and (key == ZERO or index.might_be(views, record, key)):
+        mark(views, record)
+        locks.drop(entry + entries.LOCK)
+        return True
+    locks.drop(entry + entries.LOCK)
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ sorting
+@kernel
+def _sort(order, n):
+    """Sort u64[n] at address ``order``; Shell's gaps, n is at most the list."""
+    for gap_length in _GAPS:
+        gap = u64(gap_length)
+        for i in range(gap_length, n):
+            value = memory.le64(order + (u64(i) << THREE))
+            at = u64(i)
+            while at >= gap:
+                other = memory.le64(order + ((at - gap) << THREE))
+                if other <= value:
+                    break
+                memory.set_le64(order + (at << THREE), other)
+                at -= gap
+            memory.set_le64(order + (at << THREE), value)
+
+
+# ------------------------------------------------------------------------------------------------ out of the index
+@inlined
+def _is_mine(views, line):
+    """Return whether a line's record still is DEAD in our name, of that incarnation."""
+    wanted = entries.life(Life.DEAD, views.me, memory.read32(line + _INCARNATION))
+    return memory.acquire64(entries.address(views, _record_of(line)) + entries.LIFE) == wanted
+
+
+@kernel
+def _clear_line(views, line, low, high, hash_, second, second_hash, first_segment, second_segment):
+    """Clear a record's slots; the segments are locked and its zone's word is unchanged."""
+    record = _record_of(line)
+    if not _is_mine(views, line) or not index.has_slot(views, first_segment, hash_, record):
+        _set_line_step(line, Step.NONE)  # a flush has it
+        return
+    _set_line_step(line, Step.CLEAR)
+    index.clear(views, first_segment, hash_, record)
+    if second != ZERO:
+        index.clear(views, second_segment, second_hash, record)
+    _set_line_step(line, Step.CLEARED)
+
+
+@kernel
+def _unindex_single(views, line, word, hash_, second):
+    """Clear the slots of a record with two keys; False when its step is still to be done."""
+    zone = _zone_of(line)
+    second_hash = tuples.hash_key(views, second)
+    first_segment = index.segment_of(views, word, hash_)
+    second_segment = index.segment_of(views, word, second_hash)
+    if first_segment == ZERO or second_segment == ZERO:
+        return False
+    first_segment -= ONE
+    second_segment -= ONE
+    low = min(first_segment, second_segment)
+    high = max(first_segment, second_segment)
+    if not index.lock_pair(views, low, high):
+        return False
+    same = zones.load_word(views, zone) == word
+    if same:
+        _clear_line(views, line, low, high, hash_, second, second_hash, first_segment, second_segment)
+    index.unlock_pair(views, low, high)
+    return same
+
+
+@kernel
+def _choose_segments(views):
+    """Write (segment + 1) << 8 | line for each line with one key into ``order``; do those with two keys at once.
+
+    Returns:
+        How many were written.
+    """
+    chosen = ZERO
+    for i in range(length(views)):
+        line = _line(views, u64(i))
+        if _step_of(line) != u64(Step.MARK):
+            continue
+        if not _is_mine(views, line):
+            _set_line_step(line, Step.NONE)
+            continue
+        entry = entries.address(views, _record_of(line))
+        word = zones.load_word(views, _zone_of(line))
+        if zones.directory_of(word) == ZERO:
+            _set_line_step(line, Step.NONE)  # the flush that detached it frees it
+            continue
+        hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
+        second = entries.second_key(views, entry)
+        if second != ZERO:
+            _unindex_single(views, line, word, hash_, second)
+            continue
+        segment = index.segment_of(views, word, hash_)
+        if segment == ZERO:
+            continue
+        memory.prefetch(index.home_line(views, segment - ONE, hash_))
+        memory.set_le64(views.order + (chosen << THREE), (segment << EIGHT) | u64(i))
+        chosen += ONE
+    return chosen
+
+
+@kernel
+def _clear_group(views, begin, end):
+    """Clear the slots of order[begin:end], which were chosen for one segment, under one hold of its lock."""
+    segment = (memory.le64(views.order + (begin << THREE)) >> EIGHT) - ONE
+    if not index.lock_pair(views, segment, segment):
+        return
+    for i in range(begin, end):
+        line = _line(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8)
+        entry = entries.address(views, _record_of(line))
+        hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
+        word = zones.load_word(views, _zone_of(line))  # under the segment's lock: it is that segment, or begin again
+        if zones.directory_of(word) != ZERO and index.segment_of(views, word, hash_) == segment + ONE:
+            _clear_line(views, line, segment, segment, hash_, ZERO, ZERO, segment, segment)
+    index.unlock_pair(views, segment, segment)
+
+
+@kernel
+def _unindex(views):
+    for _ in range(ROUNDS_MAX):
+        n = _choose_segments(views)
+        if n == ZERO:
+            return
+        _sort(views.order, n)
+        begin = ZERO
+        while begin < n:
+            segment = memory.le64(views.order + (begin << THREE)) >> EIGHT
+            end = begin + ONE
+            while end < n and memory.le64(views.order + (end << THREE)) >> EIGHT == segment:
+                end += ONE
+            _clear_group(views, begin, end)
+            begin = end
+
+
+# ------------------------------------------------------------------------------------------------ out of the counts
+@kernel
+def _uncount_group(views, begin, end):
+    """Take the records of order[begin:end], all of one zone, out of both counts, then free them."""
+    zone = memory.le64(views.order + (begin << THREE)) >> EIGHT
+    n = end - begin
+    if not zones.lock_counts(views, zone):
+        return
+    count = zones.count_of(views, zone)
+    total = zones.global_count(views)
+    intents.set_zone(views, zone, ZERO)
+    intents.set_step_with_counts(views, Step.BATCH_UNCOUNT_WRITING, count, total)
+    zones.store_counts(views, zone, count - n, total - n)
+    for i in range(begin, end):
+        _set_line_step(_line(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8), Step.UNCOUNTED)
+    intents.set_step(views, Step.BATCH_FREE)
+    zones.unlock_counts(views, zone)
+    for i in range(begin, end):
+        line = _line(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8)
+        intents.set_record(views, _record_of(line), Step.BATCH_FREE)
+        entries.release(views, _record_of(line))
+        _set_line_step(line, Step.NONE)
+    intents.done(views)
+    counters.add(views, Reason.REMOVE, n)
+
+
+@kernel
+def _uncount(views):
+    n = ZERO
+    for i in range(length(views)):
+        line = _line(views, u64(i))
+        if _step_of(line) == u64(Step.CLEARED):
+            memory.set_le64(views.order + (n << THREE), (_zone_of(line) << EIGHT) | u64(i))
+            n += ONE
+    _sort(views.order, n)
+    begin = ZERO
+    while begin < n:
+        zone = memory.le64(views.order + (begin << THREE)) >> EIGHT
+        end = begin + ONE
+        while end < n and memory.le64(views.order + (end << THREE)) >> EIGHT == zone:
+            end += ONE
+        _uncount_group(views, begin, end)
+        begin = end
+
+
+@kernel
+def _compact(views):
+    """Move what is left to the front; a line that stands twice for a moment is one record and one incarnation."""
+    kept = ZERO
+    n = length(views)
+    for i in range(n):
+        line = _line(views, u64(i))
+        if _step_of(line) == u64(Step.NONE):
+            continue
+        if kept != u64(i):
+            to = _line(views, kept)
+            memory.release32(to, _record_of(line))
+            memory.release32(to + _INCARNATION, memory.read32(line + _INCARNATION))
+            memory.release32(to + _ZONE_STEP, memory.read32(line + _ZONE_STEP))
+            _set_line_step(line, Step.NONE)
+        kept += ONE
+    memory.release32(views.intent + _LENGTH, kept)
+
+
+@kernel
+def run(views):
+    """Take the records of the own list out of the index and the counts, and free them.
+
+    Returns:
+        Lines that are left, because a lock was not had in time; they wait for the next run.
+
+    Concurrency:
+        Holds nothing when called and when it returns; one segment's lock, or one zone's count, at a time.
+    """
+    if length(views) == ZERO:
+        return ZERO
+    _unindex(views)
+    _uncount(views)
+    _compact(views)
+    return length(views)

@@ -1,0 +1,304 @@
+"""The slabs of records: who has which free record, and the life of a connection's record.
+
+Who may                       while                      sees
+    take, give     the owner of the list, nobody beside  its own lists; the pool's words by swap
+    mark           anyone     holding the record's lock  LIVE -> DEAD | me, once
+    release        who cleared the record's slots        DEAD | me -> FREE, on its own list
+
+A free record is linked through its ``next`` word.  A participant has two lists per slab, *front* (taken from and given to)
+and *back*; each has at most BLOCK_RECORDS.  When front is full it becomes back, and a back that is in the way goes to the
+pool as one chain; when front is empty back becomes front, and when both are, a chain is taken from the pool.  So a chain
+moves once in BLOCK_RECORDS operations, and records that one participant frees and another needs find their way.
+
+The pool's words (owner 16 | count 16 | first record + 1)
+    0            -> chain | me    put: then own list emptied, then owner 0
+    chain        -> chain | me    take: then own list filled, then 0
+    A word with a dead owner belongs to the dead's list if that list begins with the chain, else to the pool.
+
+life (incarnation 32 | owner << 8 | state)
+    FREE -> NEW | me      take      incarnation + 1; who holds it writes key and contents
+    NEW  -> LIVE          index     after all slots: the commit point of an insert
+    LIVE -> DEAD | me     mark      under the record's lock: the commit point of a delete
+    DEAD -> FREE          release   after all its slots are cleared, by who cleared them
+    NEW  -> FREE          release   by its owner
+  never DEAD -> LIVE, nor FREE while a slot names the record.
+
+A block of the slab is swept by whom ``blocks`` names: the first who took a chain from it, or who adopted it (kernels/sweep).
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    BLOCK_RECORDS,
+    DUE_UNIT_MS,
+    ENTRY,
+    ENTRY_BYTES,
+    EXTENSION,
+    EXTENSION_BYTES,
+    NO_RECORD,
+    PARTICIPANT,
+    POOL_COUNT_SHIFT,
+    POOL_OWNER_SHIFT,
+    Life,
+    Slab,
+    Step,
+    offset,
+)
+from . import intents, memory
+from .jit import inlined, kernel
+from .words import FOUR, LOW_8, LOW_16, LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
+
+NONE = u64(NO_RECORD)
+"""No record: none left, none found."""
+
+LIFE = offset(ENTRY, "life")
+EXPIRY = offset(ENTRY, "expiry_ms")
+LOCK = offset(ENTRY, "lock")
+HINT = offset(ENTRY, "hint")
+PROTOCOL = offset(ENTRY, "protocol")
+EXTENSION_LINK = offset(ENTRY, "extension")
+
+_SIZE = u64(ENTRY_BYTES)
+_EXTENSION_SIZE = u64(EXTENSION_BYTES)
+_NEXT = offset(ENTRY, "next")
+_EXTENSION_NEXT = offset(EXTENSION, "next")
+_FRONT = offset(PARTICIPANT, "front")
+_FRONT_COUNT = offset(PARTICIPANT, "front_count")
+_BACK = offset(PARTICIPANT, "back")
+_BACK_COUNT = offset(PARTICIPANT, "back_count")
+_BLOCK = u64(BLOCK_RECORDS)
+_OWNER_SHIFT = u64(POOL_OWNER_SHIFT)
+_COUNT_SHIFT = u64(POOL_COUNT_SHIFT)
+_LIFE_OWNER_SHIFT = u64(8)
+_DUE_UNIT = u64(DUE_UNIT_MS)
+_ENTRIES = u64(Slab.ENTRIES)
+
+entry_at = memory.record_at(ENTRY)
+extension_at = memory.record_at(EXTENSION)
+
+
+@inlined
+def address(views, record):
+    """Return the address of an entry."""
+    return views.entries + record * _SIZE
+
+
+@inlined
+def extension_address(views, extension):
+    """Return the address of an extension record."""
+    return views.extensions + extension * _EXTENSION_SIZE
+
+
+# ------------------------------------------------------------------------------------------------ life
+@inlined
+def life(state, owner, incarnation):
+    """Return a life word."""
+    return (incarnation << THIRTY_TWO) | (owner << _LIFE_OWNER_SHIFT) | u64(state)
+
+
+@inlined
+def state_of(word):
+    """Return the Life of a life word."""
+    return word & LOW_8
+
+
+@inlined
+def owner_of(word):
+    """Return the owner of a life word that is NEW or DEAD."""
+    return (word >> _LIFE_OWNER_SHIFT) & LOW_16
+
+
+@inlined
+def incarnation_of(word):
+    """Return the incarnation of a life word."""
+    return word >> THIRTY_TWO
+
+
+# ------------------------------------------------------------------------------------------------ expiry
+@inlined
+def due_units(expiry_ms):
+    """Return a moment in units of ``due[]``, rounded down: a hint is never later than the expiry; 0 would mean free."""
+    units = expiry_ms // _DUE_UNIT
+    return units if units != ZERO else ONE
+
+
+@inlined
+def set_expiry(views, record, entry, expiry_ms):
+    """Set when a record expires, and lower its hint if that is later now; the record's lock is held.
+
+    The hint stands in the entry too, so the dense array is touched only when life really became shorter than it says.
+    """
+    memory.write64(entry + EXPIRY, expiry_ms)
+    units = due_units(expiry_ms)
+    if units < memory.read32(entry + HINT):
+        set_due(views, record, entry, units)
+
+
+@inlined
+def set_due(views, record, entry, units):
+    """Write a record's hint; only under its lock, in state NEW, or by who frees it."""
+    memory.write32(entry + HINT, units)
+    memory.write32(views.due + record * FOUR, units)
+
+
+# ------------------------------------------------------------------------------------------------ free lists
+@inlined
+def _next_word(views, slab, record):
+    if slab == _ENTRIES:
+        return address(views, record) + _NEXT
+    return extension_address(views, record) + _EXTENSION_NEXT
+
+
+@inlined
+def _list(views, field, slab):
+    return views.intent + field + slab * FOUR
+
+
+@kernel
+def _claim_block(views, slab, record):
+    """Become the sweeper of the block that ``record`` is in, if nobody is."""
+    block = views.blocks + (record // _BLOCK) * FOUR
+    if slab == _ENTRIES and memory.acquire32(block) == ZERO:
+        memory.swap32(block, ZERO, views.me)
+
+
+@kernel
+def _take_chain(views, slab):
+    """Fill the empty front list with a chain of the pool; False when there is none."""
+    words = views.pool_words[slab]
+    mine = views.me << _OWNER_SHIFT
+    start = (views.me * _BLOCK) % words
+    for i in range(words):
+        word = views.pool[slab] + ((start + u64(i)) % words << THREE)
+        chain = memory.acquire64(word)
+        if chain == ZERO or chain >> _OWNER_SHIFT != ZERO:
+            continue
+        if memory.swap64(word, chain, chain | mine):
+            memory.release32(_list(views, _FRONT_COUNT, slab), (chain >> _COUNT_SHIFT) & LOW_16)
+            memory.release32(_list(views, _FRONT, slab), chain & LOW_32)
+            memory.release64(word, ZERO)
+            _claim_block(views, slab, (chain & LOW_32) - ONE)
+            return True
+    return False
+
+
+@kernel
+def put_chain(views, slab, first, count):
+    """Hand the back list, which begins with ``first`` (index + 1), to the pool; False when the pool has no word free."""
+    words = views.pool_words[slab]
+    chain = (count << _COUNT_SHIFT) | first
+    for i in range(words):
+        word = views.pool[slab] + (((first // _BLOCK) + u64(i)) % words << THREE)
+        if memory.acquire64(word) == ZERO and memory.swap64(word, ZERO, chain | (views.me << _OWNER_SHIFT)):
+            memory.release32(_list(views, _BACK, slab), ZERO)
+            memory.release64(word, chain)
+            return True
+    return False
+
+
+@kernel
+def _refill(views, slab):
+    """Bring records to the empty front list: from back, else from the pool; False when there are none."""
+    back = memory.read32(_list(views, _BACK, slab))
+    if back == ZERO:
+        return _take_chain(views, slab)
+    memory.release32(_list(views, _FRONT_COUNT, slab), memory.read32(_list(views, _BACK_COUNT, slab)))
+    memory.release32(_list(views, _FRONT, slab), back)
+    memory.release32(_list(views, _BACK, slab), ZERO)
+    return True
+
+
+@inlined
+def _pop(views, slab, first):
+    """Take the top record, ``first`` (index + 1), off the front list."""
+    following = memory.read32(_next_word(views, slab, first - ONE))
+    count = _list(views, _FRONT_COUNT, slab)
+    memory.release32(_list(views, _FRONT, slab), following)
+    memory.release32(count, memory.read32(count) - ONE)
+
+
+@kernel
+def _push(views, slab, record):
+    """Put a free record on the front list, and make room in it when it is full."""
+    count_word = _list(views, _FRONT_COUNT, slab)
+    front_word = _list(views, _FRONT, slab)
+    memory.write32(_next_word(views, slab, record), memory.read32(front_word))
+    memory.release32(front_word, record + ONE)
+    count = memory.read32(count_word) + ONE
+    memory.release32(count_word, count)
+    if count < _BLOCK:
+        return
+    back_word = _list(views, _BACK, slab)
+    back = memory.read32(back_word)
+    if back != ZERO and not put_chain(views, slab, back, memory.read32(_list(views, _BACK_COUNT, slab))):
+        return  # no word free in the pool: the list simply grows
+    memory.release32(_list(views, _BACK_COUNT, slab), count)
+    memory.release32(back_word, memory.read32(front_word))
+    memory.release32(front_word, ZERO)
+    memory.release32(count_word, ZERO)
+
+
+@kernel
+def take(views):
+    """Take a free record and make it NEW.
+
+    Returns:
+        The record's index, or NONE when the slab has none for this participant.
+
+    Concurrency:
+        The own list has one writer.  Intent: ALLOC, record.
+    """
+    first = memory.read32(_list(views, _FRONT, _ENTRIES))
+    if first == ZERO:
+        if not _refill(views, _ENTRIES):
+            return NONE
+        first = memory.read32(_list(views, _FRONT, _ENTRIES))
+    record = first - ONE
+    entry = address(views, record)
+    intents.set_record(views, record, Step.ALLOC)
+    word = memory.acquire64(entry + LIFE)
+    memory.release64(entry + LIFE, life(Life.NEW, views.me, (incarnation_of(word) + ONE) & LOW_32))
+    _pop(views, _ENTRIES, first)
+    return record
+
+
+@kernel
+def take_extension(views, record):
+    """Give a NEW record an extension; False when there is none left.  The intent names the record (ALLOC)."""
+    slab = u64(Slab.EXTENSIONS)
+    first = memory.read32(_list(views, _FRONT, slab))
+    if first == ZERO:
+        if not _refill(views, slab):
+            return False
+        first = memory.read32(_list(views, _FRONT, slab))
+    memory.release32(address(views, record) + EXTENSION_LINK, first)  # before it leaves the list: repair finds it on top
+    _pop(views, slab, first)
+    return True
+
+
+@kernel
+def release(views, record):
+    """Free a NEW or DEAD record of ours that no slot names and no count holds, and its extension; step NONE after it."""
+    entry = address(views, record)
+    extension = memory.read32(entry + EXTENSION_LINK)
+    if extension != ZERO:
+        _push(views, u64(Slab.EXTENSIONS), extension - ONE)
+        memory.release32(entry + EXTENSION_LINK, ZERO)
+    set_due(views, record, entry, ZERO)
+    word = memory.read64(entry + LIFE)
+    memory.release64(entry + LIFE, life(Life.FREE, ZERO, incarnation_of(word)))
+    _push(views, _ENTRIES, record)
+
+
+@inlined
+def second_key(views, entry):
+    """Return the address of a record's reply key, or 0 when it has one key for both directions."""
+    extension = memory.read32(entry + EXTENSION_LINK)
+    if extension == ZERO:
+        return ZERO
+    reply = extension_address(views, extension - ONE)
+    if memory.read64(reply + THIRTY_TWO) == ZERO:
+        return ZERO
+    return reply
+
+
