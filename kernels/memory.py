@@ -107,6 +107,22 @@ if JIT:
 
         return load
 
+    @intrinsic
+    def le32_from(typingctx, base, offset):
+        """Load the word at ``base + offset``: kept apart, LLVM sees a walk along memory and makes a loop of it a vector."""
+        if not _is_word(base, offset):
+            return None
+
+        def codegen(context, builder, sig, args):
+            i8 = ir.IntType(8)
+            start = builder.inttoptr(args[0], i8.as_pointer())
+            pointer = builder.gep(start, [args[1]], source_etype=i8)
+            value = builder.load(builder.bitcast(pointer, _INT[4].as_pointer()))
+            value.align = 1
+            return _widen(builder, value)
+
+        return types.uint64(types.uint64, types.uint64), codegen
+
     def _store(size, order=None, swapped=False):
         @intrinsic
         def store(typingctx, address, value):
@@ -314,6 +330,9 @@ else:
     be16, be32, be64 = (_peek(size, "big") for size in (2, 4, 8))
     set_byte, set_le16, set_le32, set_le64 = (_poke(size, "little") for size in (1, 2, 4, 8))
     set_be16, set_be32, set_be64 = (_poke(size, "big") for size in (2, 4, 8))
+
+    def le32_from(base, offset):
+        return le32(base + offset)
 
     def fence_acquire():
         world.fence(False)

@@ -472,6 +472,7 @@ class Link(IntEnum):
     CISCO_HDLC = 7
     NFLOG = 8
     PPP_WITH_DIRECTION = 9
+    PPPOE = 10  # a PPPoE header without its Ethernet
     UNKNOWN = 255
 
 
