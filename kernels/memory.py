@@ -109,7 +109,7 @@ if JIT:
 
     @intrinsic
     def le32_from(typingctx, base, offset):
-        """Load the word at ``base + offset``: kept apart, LLVM sees a walk along memory and makes a loop of it a vector."""
+        """Load the word at ``base + offset``: kept apart, LLVM sees a walk along memory and vectorises the loop."""
         if not _is_word(base, offset):
             return None
 
