@@ -46,7 +46,7 @@ model: $(READY)
 # pages that are printed from the code
 docs: $(READY)
 	$(BIN)/python -m zonetrack.shm.format > docs/format.md
-	$(BIN)/python -m zonetrack.shm.reasons > docs/reasons.md
+	$(BIN)/python -m zonetrack.shm.format reasons > docs/reasons.md
 
 clean:
 	rm -rf $(VENV) $(MADE) build dist *.egg-info
