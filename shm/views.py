@@ -36,13 +36,21 @@ def address_of(buffer: mmap.mmap | np.ndarray) -> int:
 class Table:
     """The mapped regions of one instance, as numpy sees them and as kernels do."""
 
-    def __init__(self, geometry: Geometry, regions: Mapping[Region, mmap.mmap | np.ndarray]) -> None:
+    def __init__(
+        self,
+        geometry: Geometry,
+        regions: Mapping[Region, mmap.mmap | np.ndarray],
+        control_file: int | None = None,
+    ) -> None:
         """Describe mapped regions.
 
         Args:
             geometry: sizes of the instance.
             regions: the mapping of each region; kept alive as long as this object and every ``views`` of it.
+            control_file: descriptor of the CONTROL region's file, which carries the locks of what is done hardly ever;
+                None where the table is this process's alone.
         """
+        self.control_file = control_file
         self.geometry = geometry
         self.regions = dict(regions)
         self.base = {region: address_of(buffer) for region, buffer in regions.items()}
