@@ -1,0 +1,126 @@
+"""A table with nothing in it: what stands in every region before the first packet.
+
+Memory comes zeroed, and most of a new table is zero: FREE records, empty segments, zones without directory, no due
+hints.  What is not zero is written here, with numpy, by the one process that knows of the table; nobody else may look
+before ``publish`` has stored READY.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from pathlib import Path
+
+import numpy as np
+
+from .layout import (
+    BLOCK_RECORDS,
+    ENTRY,
+    EXTENSION,
+    FORMAT_VERSION,
+    GLOBAL,
+    HEADER,
+    MAGIC,
+    POLICIES_MAX,
+    POOL_COUNT_SHIFT,
+    QUOTA,
+    SETTINGS_DEFAULT,
+    TIMEOUTS_MAX,
+    UNLIMITED,
+    ZONE,
+    Region,
+    SegmentState,
+    Slab,
+    digest,
+)
+from .views import Table
+
+_BLOCKS_AT_ONCE = 256
+
+
+def boot_id() -> bytes:
+    """Return the 16 bytes that tell this boot of the machine from every other."""
+    return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
+
+
+def header(table: Table, region: Region) -> np.ndarray:
+    """Return the header of a region, HEADER[1]; writes go to the table."""
+    return np.frombuffer(table.regions[region], HEADER, 1)
+
+
+def begin(table: Table, region: Region, generation: int) -> None:
+    """Write the header of a region in state NEW."""
+    geometry = table.geometry
+    written = np.zeros(1, HEADER)
+    written["magic"] = MAGIC
+    written["version"] = FORMAT_VERSION
+    written["region"] = region
+    written["digest"] = digest()
+    written["generation"] = generation
+    written["boot_id"] = np.frombuffer(boot_id(), "u1")
+    written["size"] = geometry.region_bytes(region)
+    written["state"] = SegmentState.NEW
+    written["created_s"] = int(time.time())
+    written["capacity"] = geometry.connections
+    written["zones_in_use_max"] = geometry.zones_in_use
+    written["extension_share"] = geometry.extension_share
+    header(table, region)[:] = written
+
+
+def initialise(
+    table: Table,
+    *,
+    generation: int | None = None,
+    policies: np.ndarray | None = None,
+    secret: bytes | None = None,
+) -> None:
+    """Fill a table of zeroed regions; it is left in state NEW.
+
+    Args:
+        table: all regions mapped, all bytes 0.
+        generation: number of this creation, the same in all regions; random when None.
+        policies: POLICY[n] or u4[n, TIMEOUTS_MAX], n <= POLICIES_MAX, the first timeout policies in ms; row 0 is the
+            default one, which kernels know and this layer does not.
+        secret: 32 bytes, the key of the tuple hash; random when None, given where a run must be repeatable.
+    """
+    generation = secrets.randbits(64) | 1 if generation is None else generation
+    for region in Region:
+        begin(table, region, generation)
+    control = header(table, Region.CONTROL)
+    control["secret"] = np.frombuffer(os.urandom(32) if secret is None else secret, "u8")
+    control["wall_offset_ms"] = (time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) // 1_000_000
+
+    counts = table.array(Region.CONTROL, "globals", GLOBAL)
+    counts["limit"] = table.geometry.connections
+    counts["zone_limit_default"] = UNLIMITED
+    table.array(Region.CONTROL, "quotas", QUOTA)["limit"] = UNLIMITED
+    table.array(Region.CONTROL, "zones", ZONE)["settings"] = SETTINGS_DEFAULT
+    if policies is not None:
+        rows = np.ascontiguousarray(policies).view("u4").reshape(-1, TIMEOUTS_MAX)
+        table.array(Region.CONTROL, "policies", "u4").reshape(POLICIES_MAX, TIMEOUTS_MAX)[: len(rows)] = rows
+
+    for slab, region, name, dtype in (
+        (Slab.ENTRIES, Region.ENTRIES, "entries", ENTRY),
+        (Slab.EXTENSIONS, Region.EXTENSIONS, "extensions", EXTENSION),
+    ):
+        _chain(table, slab, table.array(region, name, dtype))
+
+
+def _chain(table: Table, slab: Slab, records: np.ndarray) -> None:
+    """Link the records of each block through ``next``, and put each chain into the slab's pool, owned by nobody."""
+    step = _BLOCKS_AT_ONCE * BLOCK_RECORDS  # so that a table of gigabytes needs a megabyte beside it
+    for first in range(0, len(records), step):
+        part = records["next"][first : first + step]
+        part[:] = np.arange(first + 2, first + 2 + len(part), dtype="u4")  # index + 1 of the record behind
+        part[BLOCK_RECORDS - 1 :: BLOCK_RECORDS] = 0
+    blocks = table.geometry.blocks(slab)
+    pool = table.array(Region.CONTROL, f"pool_{slab.name.lower()}", "u8")
+    heads = np.arange(blocks, dtype="u8") * BLOCK_RECORDS + 1
+    pool[:blocks] = heads | BLOCK_RECORDS << POOL_COUNT_SHIFT
+
+
+def publish(table: Table) -> None:
+    """Say that a table may be used: READY in every region, in CONTROL last, whose state is the instance's."""
+    for region in reversed(Region):
+        header(table, region)["state"] = SegmentState.READY
