@@ -152,15 +152,15 @@ def _is_mine(views, line):
 
 
 @kernel
-def _clear_line(views, line, low, high, hash_, second, second_hash, first_segment, second_segment):
-    """Clear a record's slots; the segments are locked and its zone's word is unchanged."""
+def _clear_line(views, line, first_segment, hash_, second_segment, second_hash):
+    """Clear a record's slots (second_hash 0: one key); the segments are locked and its zone's word is unchanged."""
     record = _record_of(line)
     if not _is_mine(views, line) or not index.has_slot(views, first_segment, hash_, record):
         _set_line_step(line, Step.NONE)  # a flush has it
         return
     _set_line_step(line, Step.CLEAR)
     index.clear(views, first_segment, hash_, record)
-    if second != ZERO:
+    if second_hash != ZERO:
         index.clear(views, second_segment, second_hash, record)
     _set_line_step(line, Step.CLEARED)
 
@@ -182,7 +182,7 @@ def _unindex_single(views, line, word, hash_, second):
         return False
     same = zones.load_word(views, zone) == word
     if same:
-        _clear_line(views, line, low, high, hash_, second, second_hash, first_segment, second_segment)
+        _clear_line(views, line, first_segment, hash_, second_segment, second_hash)
     index.unlock_pair(views, low, high)
     return same
 
@@ -233,7 +233,7 @@ def _clear_group(views, begin, end):
         hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
         word = zones.load_word(views, _zone_of(line))  # under the segment's lock: it is that segment, or begin again
         if zones.directory_of(word) != ZERO and index.segment_of(views, word, hash_) == segment + ONE:
-            _clear_line(views, line, segment, segment, hash_, ZERO, ZERO, segment, segment)
+            _clear_line(views, line, segment, hash_, segment, ZERO)
     index.unlock_pair(views, segment, segment)
 
 

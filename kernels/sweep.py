@@ -14,7 +14,7 @@ A cursor resumes where the budget ran out, so every slot is visited once per cyc
 
 from __future__ import annotations
 
-from ..shm.layout import BLOCK_RECORDS, DUE_UNIT_MS, PARTICIPANT, USED, Life, Setting, Step, offset
+from ..shm.layout import BLOCK_RECORDS, DUE_UNIT_MS, PARTICIPANT, USED, Life, Step, offset
 from ..shm.reasons import Reason
 from . import counters, delete_list, entries, intents, locks, memory, tuples, zones
 from .jit import inlined, kernel
@@ -62,10 +62,9 @@ def _judge(views, record, now_ms):
     expired = False
     if entries.state_of(memory.acquire64(entry + entries.LIFE)) == u64(Life.LIVE):
         expiry_ms = memory.read64(entry + entries.EXPIRY)
-        zone = zones.zone_at(zones.address(views, tuples.zone_of(entry + tuples.ENTRY_KEY)))
-        if expiry_ms > now_ms or u64(zone.settings) & u64(Setting.NO_EXPIRY) != ZERO:
-            entries.set_due(views, record, entry, max(entries.due_units(expiry_ms), now_ms // _UNIT + ONE))
-        else:
+        if expiry_ms > now_ms:
+            entries.set_due(views, record, entry, entries.due_units(expiry_ms))
+        elif zones.expires(views, tuples.zone_of(entry + tuples.ENTRY_KEY)):
             delete_list.mark(views, record)
             expired = True
     locks.drop(entry + entries.LOCK)

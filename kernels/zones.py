@@ -29,6 +29,7 @@ from ..shm.layout import (
     ZONE_DEPTH_BITS,
     ZONE_OFFSET_BITS,
     ZONE_VERSION_SHIFT,
+    Setting,
     Step,
     offset,
 )
@@ -104,6 +105,24 @@ def directory_of(word):
 def lock_address(views, zone):
     """Return the address of a zone's lock, which guards its word."""
     return views.quotas + zone * _QUOTA_SIZE + _ZONE_LOCK
+
+
+@inlined
+def settings_of(views, zone):
+    """Return the Setting bits of a zone."""
+    return u64(zone_at(views.zones + zone * _ZONE_SIZE).settings)
+
+
+@inlined
+def policy_of(views, zone):
+    """Return the row of POLICIES that connections of a zone get."""
+    return u64(zone_at(views.zones + zone * _ZONE_SIZE).policy)
+
+
+@inlined
+def expires(views, zone):
+    """Return whether connections of a zone expire at all."""
+    return settings_of(views, zone) & u64(Setting.NO_EXPIRY) == ZERO
 
 
 # ------------------------------------------------------------------------------------------------ counts

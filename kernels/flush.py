@@ -1,0 +1,193 @@
+"""Flush of a zone: its directory is detached in one store, and what it held comes home in slices.
+
+Who may      while
+    detach   anyone, holding the zone's lock: the zone word gets offset 0, and that is the flush
+    reclaim  who detached, with the intent of that flush and no other operation in between
+
+From the detach on a find that begins misses; the count falls as records are freed, not at once.  An insert that had passed
+its last look at the zone word before the detach lands in the detached directory: it counts as flushed, and the reclaimer
+finds it, for it takes each segment's lock before it calls the segment empty.  A deleter whose record's zone changed leaves
+it to the reclaimer, which makes LIVE and other deleters' DEAD alike its own.
+
+A participant that flushes has one intent line, so it does nothing else until ``reclaim`` says that it is done: the control
+plane has a place on the roster for it.
+
+Ordering
+    R3  release zone word         everything that is in the old directory before it
+    The segment goes back (owner me -> 0) after it was seen empty under its lock; step and cursor are one word.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import SEGMENT, SEGMENT_BYTES, SLOTS, Life, Step, offset
+from ..shm.reasons import Reason
+from . import counters, entries, index, intents, locks, memory, tuples, zones
+from .jit import inlined, kernel
+from .words import FOUR, LOW_32, ONE, ZERO, u64
+
+DONE = u64(0xFFFFFFFFFFFFFFFF)
+"""The cursor of a flush that is finished."""
+TRIES_MAX = 64
+
+_DEPTH = offset(SEGMENT, "depth")
+_SEGMENT_SIZE = u64(SEGMENT_BYTES)
+
+
+@kernel
+def detach(views, zone):
+    """Detach a zone's directory: the flush has happened when this returns.
+
+    Returns:
+        The zone word that it had, for ``reclaim``; 0 when the zone was empty, all bits set when its lock was not had.
+
+    Concurrency:
+        One store under the zone's lock.  Intent: DETACH with the old word, then RECLAIM.
+    """
+    lock = zones.lock_address(views, zone)
+    intents.set_zone(views, zone, ZERO)
+    intents.set_step(views, Step.DETACH)
+    if not locks.take(lock, views.me):
+        intents.done(views)
+        return DONE
+    word = zones.load_word(views, zone)
+    directory = zones.directory_of(word)
+    if directory == ZERO:
+        locks.drop(lock)
+        intents.done(views)
+        return ZERO
+    intents.set_zone(views, zone, word)
+    zones.publish_word(views, zone, zones.next_word(word, ZERO, ZERO))  # R3
+    memory.release32(index.directory_owner(views, zones.depth_of(word), directory), views.me)
+    intents.set_step_with_cursor(views, Step.RECLAIM, ZERO)
+    locks.drop(lock)
+    return word
+
+
+@inlined
+def _entry(views, word, i):
+    return memory.read32(views.directories + (zones.directory_of(word) + i) * FOUR)
+
+
+@kernel
+def _occupant(views, segment):
+    """Return a slot of a segment that is not empty, 0 when all are."""
+    base = index.slots_address(views, segment)
+    for i in range(SLOTS):
+        slot = memory.acquire64(base + u64(8 * i))
+        if slot != ZERO:
+            return slot
+    return ZERO
+
+
+@kernel
+def _free(views, record, zone, cursor):
+    """Take one record out of the counts and free it; it is DEAD, ours, and has no slot."""
+    intents.set_step(views, Step.UNCOUNT)
+    for _ in range(TRIES_MAX):
+        if zones.lock_counts(views, zone):
+            count = zones.count_of(views, zone)
+            total = zones.global_count(views)
+            intents.set_step_with_counts(views, Step.UNCOUNT_WRITING, count, total)
+            zones.store_counts(views, zone, count - ONE, total - ONE)
+            intents.set_step(views, Step.UNCOUNTED)
+            zones.unlock_counts(views, zone)
+            entries.release(views, record)
+            intents.set_step_with_cursor(views, Step.RECLAIM, cursor)
+            counters.count(views, Reason.FLUSHED)
+            return True
+    return False
+
+
+@kernel
+def _reclaim_record(views, zone, word, segment, record, cursor):
+    """Take the record that a slot of ``segment`` names out of the detached directory; False when locks were not had."""
+    entry = entries.address(views, record)
+    hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
+    second = entries.second_key(views, entry)
+    second_hash = tuples.hash_key(views, second) if second != ZERO else hash_
+    first_segment = index.segment_of(views, word, hash_) - ONE  # as the OLD directory names them
+    second_segment = index.segment_of(views, word, second_hash) - ONE
+    low = min(first_segment, second_segment)
+    high = max(first_segment, second_segment)
+    intents.set_record(views, record, Step.RECLAIM)
+    intents.set_step_with_cursor(views, Step.RECLAIM, cursor)
+    if not index.lock_pair(views, low, high):
+        return False
+    # The slot and the key still so?  Both were read without a lock.
+    here = segment == first_segment or segment == second_segment
+    if not here or not index.has_slot(views, first_segment, hash_, record):
+        index.unlock_pair(views, low, high)
+        intents.set_step_with_cursor(views, Step.RECLAIM, cursor)
+        return True
+    if not locks.take(entry + entries.LOCK, views.me):
+        index.unlock_pair(views, low, high)
+        return False
+    incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
+    intents.set_field(views, intents.INCARNATION, incarnation)
+    memory.release64(entry + entries.LIFE, entries.life(Life.DEAD, views.me, incarnation))  # LIVE, or another's DEAD
+    locks.drop(entry + entries.LOCK)
+    intents.set_step(views, Step.CLEAR)
+    index.clear(views, first_segment, hash_, record)
+    if second != ZERO:
+        index.clear(views, second_segment, second_hash, record)
+    intents.set_step(views, Step.CLEARED)
+    index.unlock_pair(views, low, high)
+    return _free(views, record, zone, cursor)
+
+
+@kernel
+def _give_back(views, segment, next_cursor):
+    """Give an empty segment back to the pool; False when it is not empty after all, or its lock was not had."""
+    if not index.lock_pair(views, segment, segment):
+        return False
+    if _occupant(views, segment) != ZERO:
+        index.unlock_pair(views, segment, segment)
+        return False
+    memory.release32(views.segments + segment * _SEGMENT_SIZE + _DEPTH, ZERO)
+    intents.set_step_with_cursor(views, Step.SEGFREE, next_cursor)
+    memory.release32(index.owner_address(views, segment), views.me)  # while its lock is held it is not in the pool
+    index.unlock_pair(views, segment, segment)
+    memory.release32(index.owner_address(views, segment), ZERO)
+    intents.set_step_with_cursor(views, Step.RECLAIM, next_cursor)
+    return True
+
+
+@kernel
+def reclaim(views, zone, word, cursor, records_budget):
+    """Bring home a slice of what a detached directory holds.
+
+    Args:
+        zone, word: of the ``detach``.
+        cursor: 0, then what the last call returned.
+        records_budget: records to free at most in this call.
+
+    Returns:
+        The cursor to go on at, or DONE when the directory itself went back to the pool.
+
+    Concurrency:
+        Beside inserts and deletes that still see the old directory.  Intents: RECLAIM, LOCKS, CLEAR, CLEARED, UNCOUNT*,
+        SEGFREE.
+    """
+    depth = zones.depth_of(word)
+    freed = ZERO
+    while cursor < (ONE << depth):
+        named = _entry(views, word, cursor)
+        if cursor != ZERO and _entry(views, word, cursor - ONE) == named:
+            cursor += ONE  # the same segment once more
+            continue
+        segment = named - ONE
+        for _ in range(SLOTS * TRIES_MAX):
+            slot = _occupant(views, segment)
+            if slot == ZERO or freed >= records_budget:
+                break
+            if not _reclaim_record(views, zone, word, segment, (slot & LOW_32) - ONE, cursor):
+                return cursor
+            freed += ONE
+        if freed >= records_budget:
+            return cursor
+        if not _give_back(views, segment, cursor + ONE):
+            return cursor
+        cursor += ONE
+    memory.release32(index.directory_owner(views, depth, zones.directory_of(word)), ZERO)
+    intents.done(views)
+    return DONE

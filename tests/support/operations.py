@@ -1,0 +1,100 @@
+"""The table's operations one at a time, for tests that speak of keys and not of packets."""
+
+from __future__ import annotations
+
+import numpy as np
+from zonetrack.kernels import delete_list, entries, index, intents, locks, memory, tuples, zones
+from zonetrack.kernels.jit import kernel
+from zonetrack.kernels.words import THIRTY_TWO, ZERO, u64
+from zonetrack.shm.layout import Step
+from zonetrack.shm.reasons import Reason
+
+
+def key(low: int, high: int, low_port: int = 0, high_port: int = 0, zone: int = 0, protocol: int = 17) -> np.ndarray:
+    """Return the five words of an IPv4 key; the caller keeps canonical order."""
+    last = low_port << 48 | high_port << 32 | zone << 16 | protocol << 8 | 4
+    return np.array([0, low, 0, high, last], "u8")
+
+
+def at(words: np.ndarray | None) -> np.uint64:
+    """Return the address of an array, 0 for none."""
+    return np.uint64(0 if words is None else words.ctypes.data)
+
+
+@kernel
+def make(views, key_, reply_key, expiry_ms, wanted):
+    """Make a connection with one key, or two when ``reply_key`` is not 0.
+
+    Returns:
+        Reason << 32 | record; the record is NONE when no record was to be had.
+    """
+    record = entries.take(views)
+    if record == entries.NONE:
+        intents.done(views)
+        return (u64(Reason.SLAB_FULL) << THIRTY_TWO) | entries.NONE
+    entry = entries.address(views, record)
+    locks.take(entry + entries.LOCK, views.me)
+    tuples.copy_key(entry + tuples.ENTRY_KEY, key_)
+    memory.write64(entry + entries.EXPIRY, expiry_ms)
+    entries.set_due(views, record, entry, entries.due_units(expiry_ms))
+    locks.drop(entry + entries.LOCK)
+    zone = tuples.zone_of(key_)
+    reason = u64(Reason.NONE)
+    if reply_key != ZERO:
+        if entries.take_extension(views, record):
+            extension = memory.read32(entry + entries.EXTENSION_LINK) - u64(1)
+            tuples.copy_key(entries.extension_address(views, extension) + tuples.EXTENSION_KEY, reply_key)
+        else:
+            reason = u64(Reason.EXTENSION_FULL)
+    if reason == u64(Reason.NONE):
+        if zones.credit(views) != ZERO and zones.credit_zone(views) != zone:
+            zones.return_credit(views)
+        reason = index.insert(views, record, zone, wanted)
+    if reason != u64(Reason.NONE):
+        intents.set_record(views, record, Step.ALLOC)
+        entries.release(views, record)
+        intents.done(views)
+    return (reason << THIRTY_TWO) | record
+
+
+@kernel
+def find(views, key_):
+    """Return the record of a key, MISS or BUSY; its lock is dropped again."""
+    record = index.find(views, key_, tuples.hash_key(views, key_), tuples.zone_of(key_))
+    if record != index.MISS and record != index.BUSY:
+        locks.drop(entries.address(views, record) + entries.LOCK)
+    intents.done(views)
+    return record
+
+
+@kernel
+def refresh(views, key_, expiry_ms):
+    """Set the expiry of a key's connection as a packet would; its record, MISS or BUSY."""
+    record = index.find(views, key_, tuples.hash_key(views, key_), tuples.zone_of(key_))
+    if record != index.MISS and record != index.BUSY:
+        entry = entries.address(views, record)
+        entries.set_expiry(views, record, entry, expiry_ms)
+        locks.drop(entry + entries.LOCK)
+    intents.done(views)
+    return record
+
+
+@kernel
+def mark(views, key_):
+    """Make a key's connection DEAD and put it on the own delete list; its record, MISS or BUSY."""
+    if delete_list.is_crowded(views):
+        delete_list.run(views)
+    record = index.find(views, key_, tuples.hash_key(views, key_), tuples.zone_of(key_))
+    if record != index.MISS and record != index.BUSY:
+        delete_list.mark(views, record)
+        locks.drop(entries.address(views, record) + entries.LOCK)
+    intents.done(views)
+    return record
+
+
+@kernel
+def remove(views, key_):
+    """Delete a key's connection, out of the index too; its record, MISS or BUSY."""
+    record = mark(views, key_)
+    delete_list.run(views)
+    return record
