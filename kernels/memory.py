@@ -360,12 +360,22 @@ else:
     def copy(destination, source, size):
         ctypes.memmove(int(destination), int(source), int(size))
 
+    class _Record(np.record):
+        """A record whose fields come before numpy's own attributes of the same name, such as ``flags``."""
+
+        def __getattribute__(self, name):
+            fields = np.void.__getattribute__(self, "dtype").fields
+            if name not in fields:
+                return np.record.__getattribute__(self, name)
+            value = self.getfield(*fields[name][:2])
+            return value.view((_Record, value.dtype)) if value.dtype.names else value
+
     def record_at(dtype):
-        size = dtype.itemsize
+        size, record = dtype.itemsize, np.dtype((_Record, dtype))
 
         def at(address):
             buffer = (ctypes.c_uint8 * size).from_address(int(address))
-            return np.frombuffer(buffer, dtype).view(np.recarray)[0]
+            return np.frombuffer(buffer, record)[0]
 
         return at
 
