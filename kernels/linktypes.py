@@ -17,6 +17,7 @@ LINKTYPES = {
     12: Link.RAW_IP,
     14: Link.RAW_IP,
     50: Link.PPP,  # PPP_HDLC: with or without address and control, as PPP may come too
+    51: Link.PPPOE,
     101: Link.RAW_IP,
     104: Link.CISCO_HDLC,
     108: Link.LOOP,

@@ -548,9 +548,9 @@ PARSED_BYTES = PARSED.itemsize
 # ---------------------------------------------------------------------------------------------------- captures
 CAPTURE = np.dtype(
     [
-        ("base", "u8"),  # address of the first byte of the file
-        ("size", "u8"),  # bytes of the file
-        ("offset", "u8"),  # of the next record; when there is a fault, of what is wrong
+        ("address", "u8"),  # of the first byte of the file
+        ("bytes", "u8"),  # of the file
+        ("position", "u8"),  # of the next record in the file; when there is a fault, of the record that is wrong
         ("time_ns", "u8"),  # of the packet delivered last, since 1970
         ("interfaces", "u8"),  # address of INTERFACE[INTERFACES_MAX]
         ("interface_count", "u4"),  # of the present section
@@ -558,7 +558,7 @@ CAPTURE = np.dtype(
         ("unit_ns", "u4"),  # pcap: length of a tick of the second timestamp word
         ("record_bytes", "u4"),  # pcap: length of a record header
         ("zone", "u2"),  # given to every frame
-        ("flags", "u1"),  # FrameFlag bits, given to every frame
+        ("frame_flags", "u1"),  # FrameFlag bits, given to every frame
         ("link", "u1"),  # Link, pcap
         ("format", "u1"),  # Format
         ("big", "u1"),  # 1: numbers of this file or section are big-endian

@@ -1,7 +1,6 @@
 """The table that kernels read says what the dict says."""
 
 import pytest
-
 from zonetrack.kernels.linktypes import LINK_OF, LINKTYPES, LINKTYPES_END
 from zonetrack.shm.layout import Link
 
