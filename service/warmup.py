@@ -1,0 +1,231 @@
+"""Compiling the kernels before they are needed, by one process, with progress.
+
+Kernels compile when they are first called, and that takes most of a minute.  So whoever starts workers calls ``ensure``
+first: where the cache is cold it says so on stderr and calls each entry kernel once, on a table of a few records and a
+burst of nothing, which compiles it and all that it calls.  Parallel filling of one cache has crashed others; here a
+file lock lets one process fill it, and the others wait.
+
+A page beside the compiled kernels, WARM, says for which sources and processor they were compiled, which pieces were
+called, and the seconds that each kernel took.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from numba.core.event import Event, Listener, register, unregister
+from numba.core.registry import CPUDispatcher, cpu_target
+
+from ..kernels import delete_list, flush, jit, sweep
+from ..kernels.words import ONE, ZERO
+from ..shm import roster, segment
+from ..shm.layout import Kind
+from ..shm.sizing import Geometry
+
+WARM = "warm.json"
+LOCK = "lock"
+
+
+class Stage:
+    """What kernels are called on to be compiled: a table of a few records, and a burst of nothing."""
+
+    def __init__(self) -> None:
+        self.table = segment.anonymous(Geometry(connections=1, zones_in_use=1, extension_share=0))
+        self.views = self.table.views(roster.join(self.table, Kind.TOOL))
+
+
+PIECES: dict[str, Callable[[Stage], object]] = {
+    "sweep.sweep": lambda on: sweep.sweep(on.views, ZERO, ONE),
+    "delete_list.run": lambda on: delete_list.run(on.views),
+    "delete_list.delete": lambda on: delete_list.delete(on.views, ZERO, ZERO, ONE),
+    "flush.detach": lambda on: flush.detach(on.views, ZERO),
+}
+"""Each kernel that is called from Python, called as it is called there: other types would be another compilation."""
+
+
+@dataclass
+class Stopwatch(Listener):
+    """The seconds that numba takes over each kernel, without those it takes over the kernels it calls."""
+
+    clock: Callable[[], float] = time.perf_counter
+    seconds: dict[str, float] = field(default_factory=dict)
+    _running: list[tuple[float, float]] = field(default_factory=list)
+
+    def on_start(self, event: Event) -> None:
+        """Note that a kernel begins to compile."""
+        self._running.append((self.clock(), 0.0))
+
+    def on_end(self, event: Event) -> None:
+        """Note that it is compiled."""
+        began, inner = self._running.pop()
+        took = self.clock() - began
+        assert event.data
+        name = kernel_name(event.data["dispatcher"])
+        self.seconds[name] = self.seconds.get(name, 0.0) + took - inner
+        if self._running:
+            outer_began, outer_inner = self._running[-1]
+            self._running[-1] = (outer_began, outer_inner + took)
+
+
+def kernel_name(dispatcher: CPUDispatcher) -> str:
+    """Return a kernel's name, as in ``index.find``."""
+    function = dispatcher.py_func
+    return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+
+
+def built_for() -> str:
+    """Return what the machine code in a cache depends on: the sources, and the processor as LLVM sees it."""
+    context: Any = cpu_target.target_context
+    return f"{jit.source_digest()} {context.codegen().magic_tuple()}"
+
+
+@dataclass
+class Warm:
+    """What a cache holds."""
+
+    built_for: str
+    pieces: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def missing(self) -> list[str]:
+        """Return the pieces that are not in the cache."""
+        return [name for name in PIECES if name not in self.pieces]
+
+
+def read_warm(directory: Path) -> Warm:
+    """Return what the WARM page of a cache says; nothing is there if it is missing, unreadable or of other sources."""
+    wanted = Warm(built_for())
+    try:
+        warm = Warm(**json.loads((directory / WARM).read_text()))
+    except (OSError, ValueError, TypeError):
+        return wanted
+    return warm if warm.built_for == wanted.built_for else wanted
+
+
+def write_warm(directory: Path, warm: Warm) -> None:
+    """Write the WARM page of a cache, whole or not at all."""
+    page = directory / f"{WARM}.{os.getpid()}"
+    page.write_text(json.dumps(asdict(warm)))
+    page.replace(directory / WARM)
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Hold the lock of a cache; who has to wait is told so."""
+    with (directory / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            click.echo("waiting for another process that compiles the kernels", err=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def say_progress(done: int, count: int, name: str) -> None:
+    """Show a person how far it is: one line that is written over; nothing where stderr is not a terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[Kcompiling kernels: {done} of {count}, {name}", err=True, nl=False)
+
+
+def compile_pieces(names: list[str]) -> dict[str, float]:
+    """Call some pieces once.
+
+    Returns:
+        Seconds of each kernel that was compiled; those that were loaded from the cache are not among them.
+    """
+    stopwatch = Stopwatch()
+    stage = Stage()
+    register("numba:compile", stopwatch)
+    try:
+        for done, name in enumerate(names):
+            say_progress(done, len(names), name)
+            PIECES[name](stage)
+    finally:
+        unregister("numba:compile", stopwatch)
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", err=True, nl=False)
+    return stopwatch.seconds
+
+
+def ensure() -> dict[str, float]:
+    """See that all kernels are compiled; quick where the cache has them.
+
+    Call it before workers start.  Where there is no cache the kernels are compiled in this process, and children that
+    are forked inherit them.
+
+    Returns:
+        Seconds of each kernel that had to be compiled now.
+    """
+    if not jit.JIT:
+        return {}
+    directory = jit.cache_directory()
+    if not jit.CACHED:
+        click.echo(f"warning: {directory} cannot be written: kernels are compiled at every start", err=True)
+        return told(list(PIECES))
+    if not read_warm(directory).missing():
+        return {}
+    with alone(directory):
+        warm = read_warm(directory)
+        missing = warm.missing()
+        if not missing:
+            return {}
+        seconds = told(missing)
+        write_warm(directory, Warm(warm.built_for, list(PIECES), warm.seconds | seconds))
+        return seconds
+
+
+def told(names: list[str]) -> dict[str, float]:
+    """Compile pieces, and say before and after that it happens only once."""
+    click.echo("compiling kernels: this takes about a minute, once on this machine", err=True)
+    began = time.perf_counter()
+    seconds = compile_pieces(names)
+    click.echo(f"compiled {len(seconds)} kernels in {time.perf_counter() - began:.1f} s", err=True)
+    return seconds
+
+
+def forget(directory: Path) -> None:
+    """Throw away what a cache holds."""
+    with alone(directory):
+        (directory / WARM).unlink(missing_ok=True)
+        for pattern in ("**/*.nbi", "**/*.nbc"):
+            for path in directory.glob(pattern):
+                path.unlink(missing_ok=True)
+
+
+@click.command()
+@click.option("--again", is_flag=True, help="Throw the cache away first.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(again: bool, as_json: bool) -> None:
+    """Compile all kernels that are not in the cache yet, and show the seconds each one took."""
+    directory = jit.cache_directory()
+    if again and jit.CACHED:
+        forget(directory)
+    began = time.perf_counter()
+    compiled = ensure()
+    elapsed_s = time.perf_counter() - began
+    seconds = read_warm(directory).seconds if jit.CACHED else compiled
+    ordered = dict(sorted(seconds.items(), key=lambda item: -item[1]))
+    if as_json:
+        report = {
+            "cache": str(directory) if jit.CACHED else None,
+            "compiled": len(compiled),
+            "elapsed_s": round(elapsed_s, 3),
+            "total_s": round(sum(ordered.values()), 3),
+            "kernels": {name: round(took, 3) for name, took in ordered.items()},
+        }
+        click.echo(json.dumps(report))
+        return
+    for name, took in ordered.items():
+        click.echo(f"{took:7.2f} s  {name}")
+    click.echo(f"{sum(ordered.values()):7.2f} s  {len(ordered)} kernels", err=True)
+    click.echo(f"compiled now: {len(compiled)}; cache: {directory if jit.CACHED else 'none'}", err=True)
