@@ -57,6 +57,7 @@ ROOM_RULES = {
     "service/__main__": Rule(("clients.cli",), ()),  # another name for the same command
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
     "clients/load": DRIVERS,
+    "clients/floor": DRIVERS,
     "clients/traffic": DRIVERS,
 }
 
