@@ -8,7 +8,8 @@ Who may                       while                      sees
 A free record is linked through its ``next`` word.  A participant has two lists per slab, *front* (taken from and given to)
 and *back*; each has at most BLOCK_RECORDS.  When front is full it becomes back, and a back that is in the way goes to the
 pool as one chain; when front is empty back becomes front, and when both are, a chain is taken from the pool.  So a chain
-moves once in BLOCK_RECORDS operations, and records that one participant frees and another needs find their way.
+moves once in BLOCK_RECORDS operations, and records that one participant frees and another needs find their way.  The
+count of an empty list means nothing.
 
 The pool's words (owner 16 | count 16 | first record + 1)
     0            -> chain | me    put: then own list emptied, then owner 0
@@ -68,7 +69,7 @@ _BACK = offset(PARTICIPANT, "back")
 _BACK_COUNT = offset(PARTICIPANT, "back_count")
 _BLOCK = u64(BLOCK_RECORDS)
 _OWNER_SHIFT = u64(POOL_OWNER_SHIFT)
-_COUNT_SHIFT = u64(POOL_COUNT_SHIFT)
+CHAIN_COUNT_SHIFT = u64(POOL_COUNT_SHIFT)
 _LIFE_OWNER_SHIFT = u64(8)
 _DUE_UNIT = u64(DUE_UNIT_MS)
 _ENTRIES = u64(Slab.ENTRIES)
@@ -143,7 +144,8 @@ def set_due(views, record, entry, units):
 
 # ------------------------------------------------------------------------------------------------ free lists
 @inlined
-def _next_word(views, slab, record):
+def next_word(views, slab, record):
+    """Return the address of the word that links a free record to the next of its list."""
     if slab == _ENTRIES:
         return address(views, record) + _NEXT
     return extension_address(views, record) + _EXTENSION_NEXT
@@ -174,7 +176,7 @@ def _take_chain(views, slab):
         if chain == ZERO or chain >> _OWNER_SHIFT != ZERO:
             continue
         if memory.swap64(word, chain, chain | mine):
-            memory.release32(_list(views, _FRONT_COUNT, slab), (chain >> _COUNT_SHIFT) & LOW_16)
+            memory.release32(_list(views, _FRONT_COUNT, slab), (chain >> CHAIN_COUNT_SHIFT) & LOW_16)
             memory.release32(_list(views, _FRONT, slab), chain & LOW_32)
             memory.release64(word, ZERO)
             _claim_block(views, slab, (chain & LOW_32) - ONE)
@@ -186,7 +188,7 @@ def _take_chain(views, slab):
 def put_chain(views, slab, first, count):
     """Hand the back list, which begins with ``first`` (index + 1), to the pool; False when the pool has no word free."""
     words = views.pool_words[slab]
-    chain = (count << _COUNT_SHIFT) | first
+    chain = (count << CHAIN_COUNT_SHIFT) | first
     for i in range(words):
         word = views.pool[slab] + (((first // _BLOCK) + u64(i)) % words << THREE)
         if memory.acquire64(word) == ZERO and memory.swap64(word, ZERO, chain | (views.me << _OWNER_SHIFT)):
@@ -211,7 +213,7 @@ def _refill(views, slab):
 @inlined
 def _pop(views, slab, first):
     """Take the top record, ``first`` (index + 1), off the front list."""
-    following = memory.read32(_next_word(views, slab, first - ONE))
+    following = memory.read32(next_word(views, slab, first - ONE))
     count = _list(views, _FRONT_COUNT, slab)
     memory.release32(_list(views, _FRONT, slab), following)
     memory.release32(count, memory.read32(count) - ONE)
@@ -222,7 +224,7 @@ def _push(views, slab, record):
     """Put a free record on the front list, and make room in it when it is full."""
     count_word = _list(views, _FRONT_COUNT, slab)
     front_word = _list(views, _FRONT, slab)
-    memory.write32(_next_word(views, slab, record), memory.read32(front_word))
+    memory.write32(next_word(views, slab, record), memory.read32(front_word))
     memory.release32(front_word, record + ONE)
     count = memory.read32(count_word) + ONE
     memory.release32(count_word, count)
@@ -271,7 +273,9 @@ def take_extension(views, record):
         if not _refill(views, slab):
             return False
         first = memory.read32(_list(views, _FRONT, slab))
-    memory.release32(address(views, record) + EXTENSION_LINK, first)  # before it leaves the list: repair finds it on top
+    memory.release32(
+        address(views, record) + EXTENSION_LINK, first
+    )  # before it leaves the list: repair finds it on top
     _pop(views, slab, first)
     return True
 
@@ -300,5 +304,3 @@ def second_key(views, entry):
     if memory.read64(reply + THIRTY_TWO) == ZERO:
         return ZERO
     return reply
-
-

@@ -316,9 +316,7 @@ else:
 
     def _poke(size, byteorder):
         mask = (1 << 8 * size) - 1
-        return lambda address, value: ctypes.memmove(
-            int(address), (int(value) & mask).to_bytes(size, byteorder), size
-        )
+        return lambda address, value: ctypes.memmove(int(address), (int(value) & mask).to_bytes(size, byteorder), size)
 
     acquire32, acquire64 = _twin_load(4, ACQUIRE), _twin_load(8, ACQUIRE)
     release32, release64 = _twin_store(4, RELEASE), _twin_store(8, RELEASE)
@@ -409,5 +407,3 @@ def set_bytes(address, value, size):
     """Fill ``size`` bytes of private memory with ``value``."""
     for i in range(size):
         set_byte(address + u64(i), value & LOW_8)
-
-

@@ -589,7 +589,7 @@ CLOCK = np.dtype(
     [
         ("latest_ns", "u8"),  # the highest packet time so far, 0 before the first
         ("first_ns", "u8"),  # packet time at which the clock began
-        ("elapsed_ns", "u8"),
+        ("elapsed_ns", "u8"),  # since then; never more than expiries can hold
         ("now_ms", "u8"),
     ],
     align=True,
@@ -598,14 +598,15 @@ CLOCK = np.dtype(
 
 REPLAY = np.dtype(
     [
+        ("incoming", "u8"),  # address of a FRAME, the packet just read
         ("frames", "u8"),  # address of FRAME[REPLAY_BURST_PACKETS], the burst being gathered
         ("places", "u8"),  # address of u64[...], where in `results` the verdict of each goes
-        ("verdicts", "u8"),  # address of VERDICT[...]
+        ("verdicts", "u8"),  # address of VERDICT[...], of the burst
         ("parsed", "u8"),  # address of a PARSED, to find out whose packet it is
-        ("results", "u8"),  # address of VERDICT[results_count], shared by all workers; 0: not wanted
-        ("results_count", "u8"),
-        ("packets", "u8"),  # walked over so far, in all files; the place of the next one
-        ("tracked", "u8"),  # given to the tracker by this worker
+        ("results", "u8"),  # address of VERDICT[results_count], shared by all workers
+        ("results_count", "u8"),  # 0: verdicts are not wanted
+        ("packets", "u8"),  # read so far; the place of the next one
+        ("tracked", "u8"),  # of these, given to the tracker by this worker
         ("gathered", "u8"),  # in the burst
         ("shard", "u8"),  # of this worker
         ("shards", "u8"),
@@ -719,7 +720,12 @@ assert EXTENSION.itemsize == EXTENSION_BYTES
 assert SEGMENT.itemsize == SEGMENT_BYTES and SLOTS % (2 * LINE_SLOTS) == 0
 assert ZONE.itemsize == ZONE_BYTES and QUOTA.itemsize == QUOTA_BYTES and GLOBAL.itemsize == GLOBAL_BYTES
 assert INTENT.itemsize == INTENT_BYTES and PARTICIPANT.itemsize == PARTICIPANT_BYTES
-assert FRAME.itemsize == FRAME_BYTES and DELETE.itemsize == DELETE_BYTES and VERDICT.itemsize == VERDICT_BYTES and POLICY.itemsize == POLICY_BYTES
+assert (
+    FRAME.itemsize == FRAME_BYTES
+    and DELETE.itemsize == DELETE_BYTES
+    and VERDICT.itemsize == VERDICT_BYTES
+    and POLICY.itemsize == POLICY_BYTES
+)
 assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
 assert INTERFACE.itemsize == INTERFACE_BYTES and REPLAY_BURST_PACKETS <= BURST_PACKETS_MAX
 assert ROSTER_MAX < USED and HEADER.itemsize <= HEADER_BYTES

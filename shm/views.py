@@ -62,8 +62,9 @@ class Table:
     def array(self, region: Region, name: str, dtype: np.dtype | str) -> np.ndarray:
         """Return an array of a region as numpy sees it; writes go to the table."""
         count, size = self.geometry.arrays(region)[name]
-        return np.frombuffer(self.regions[region], dtype, count * size // np.dtype(dtype).itemsize,
-                             self.geometry.offsets(region)[name])
+        return np.frombuffer(
+            self.regions[region], dtype, count * size // np.dtype(dtype).itemsize, self.geometry.offsets(region)[name]
+        )
 
     @property
     def header(self) -> np.ndarray:

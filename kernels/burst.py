@@ -1,0 +1,413 @@
+"""The one way for packets into the tracker: a burst of frames in, a verdict for each out.
+
+Three stages over the burst, so that memory is fetched for many packets while few are worked on:
+
+    parse     every frame; hash its key, fetch the home lines of the index
+    glance    look for the tag in those lines, fetch the record that it points to
+    track     each packet in order: find and lock, judge, update, unlock; or make a record
+
+A later packet of a burst sees what an earlier one did: only ``track`` decides, the two stages before it give hints.
+
+Concurrency: beside any number of other bursts, sweeps and flushes, in this process or another.  Between packets nothing is
+held; within one, one record's lock, or the segments of an insert.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    ENTRY,
+    FRAME,
+    FRAME_BYTES,
+    LINE_BYTES,
+    PARSED,
+    PARSED_BYTES,
+    VERDICT,
+    VERDICT_BYTES,
+    CtState,
+    FrameFlag,
+    PacketKind,
+    Setting,
+    Status,
+    VerdictFlag,
+    Way,
+    offset,
+)
+from ..shm.reasons import Reason
+from . import counters, delete_list, entries, index, intents, locks, memory, packet, timeouts, track, tuples, zones
+from .jit import inlined, kernel
+from .words import LOW_8, ONE, SIXTEEN, ZERO, u64
+
+frame_at = memory.record_at(FRAME)
+parsed_at = memory.record_at(PARSED)
+verdict_at = memory.record_at(VERDICT)
+
+MAKE_ROUNDS_MAX = 4
+"""Times that a packet may lose the race to insert, find the winner gone again, and begin anew."""
+
+_FRAME_SIZE = u64(FRAME_BYTES)
+_PARSED_SIZE = u64(PARSED_BYTES)
+_VERDICT_SIZE = u64(VERDICT_BYTES)
+_LINE = u64(LINE_BYTES)
+_TWO_LINES = u64(2 * LINE_BYTES)
+_KEEP_TIMEOUT = u64(track.KEEP_TIMEOUT)
+_CREATED = offset(ENTRY, "created_ms")
+_NONE = u64(Reason.NONE)
+_ERROR = u64(PacketKind.ICMP_ERROR)
+
+
+@inlined
+def _parsed(views, i):
+    return parsed_at(views.parsed + i * _PARSED_SIZE)
+
+
+@inlined
+def _key(views, i, kind):
+    """Return the address of the key that a packet is looked up by."""
+    at = views.parsed + i * _PARSED_SIZE
+    return at + (tuples.PARSED_INNER_KEY if kind == _ERROR else tuples.PARSED_KEY)
+
+
+# ------------------------------------------------------------------------------------------------ stages one and two
+@inlined
+def _parse(views, frames, i):
+    """Parse frame ``i``, hash its key, and fetch the lines where it would stand."""
+    parsed = _parsed(views, i)
+    frame = frame_at(frames + i * _FRAME_SIZE)
+    zone = u64(frame.zone)
+    settings = zones.settings_of(views, zone)
+    packet.parse(frame, zone, settings & u64(Setting.CHECKSUM), parsed)
+    parsed.zone = zone
+    parsed.candidate = ZERO
+    parsed.line = ZERO
+    if u64(parsed.reason) != _NONE:
+        return
+    hash_ = tuples.hash_key(views, _key(views, i, u64(parsed.kind)))
+    parsed.hash = hash_
+    word = zones.load_word(views, zone)
+    if zones.directory_of(word) == ZERO:
+        return
+    segment = index.segment_of(views, word, hash_)
+    if segment != ZERO:
+        line = index.home_line(views, segment - ONE, hash_)
+        memory.prefetch(line)
+        memory.prefetch(line ^ _LINE)
+        parsed.line = line
+
+
+@inlined
+def _glance(views, i):
+    """Fetch the record whose tag stands in the lines of packet ``i``."""
+    parsed = _parsed(views, i)
+    line = u64(parsed.line)
+    if line == ZERO:
+        return
+    candidate = index.glance(views, line, index.tag_of(u64(parsed.hash)))
+    if candidate != ZERO:
+        parsed.candidate = candidate
+        entry = entries.address(views, candidate - ONE)
+        memory.prefetch(entry)
+        memory.prefetch(entry + _LINE)
+        memory.prefetch(entry + _TWO_LINES)
+
+
+# ------------------------------------------------------------------------------------------------ verdicts
+@inlined
+def _no_record(verdict, parsed, ct_state, reason):
+    """Fill a verdict of a packet that has no connection."""
+    verdict.ct_state = ct_state
+    verdict.reason = reason
+    verdict.direction = u64(Way.ORIG)
+    verdict.flags = ZERO
+    verdict.zone = parsed.zone
+    verdict.protocol = parsed.protocol
+    verdict.state = ZERO
+    verdict.record = index.MISS
+    verdict.incarnation = ZERO
+    verdict.mark = ZERO
+    verdict.timeout_ms = ZERO
+
+
+@kernel
+def _refuse(views, parsed, verdict, reason):
+    """The verdict of a packet that is not tracked: not IP, never tracked, or invalid."""
+    if reason == u64(Reason.NOIP):
+        _no_record(verdict, parsed, ZERO, reason)
+        verdict.flags = u64(VerdictFlag.NOIP)
+    elif reason == u64(Reason.NOT_TRACKED):
+        _no_record(verdict, parsed, ZERO, reason)
+        verdict.flags = u64(VerdictFlag.UNTRACKED)
+        counters.count(views, Reason.UNTRACKED)
+    else:
+        _no_record(verdict, parsed, u64(CtState.INV) | u64(CtState.TRK), reason)
+        counters.count(views, Reason.INVALID)
+    counters.count(views, reason)
+
+
+@inlined
+def _describe(entry, record, parsed, verdict):
+    """Fill what a verdict says of its connection; the record's lock is held."""
+    fields = entries.entry_at(entry)
+    verdict.zone = parsed.zone
+    verdict.protocol = parsed.protocol
+    verdict.record = record
+    verdict.incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
+    verdict.mark = fields.mark
+
+
+@inlined
+def _remaining(entry, now_ms):
+    """Return the milliseconds until a record expires, as they stand in a verdict."""
+    expiry_ms = memory.read64(entry + entries.EXPIRY)
+    return min(expiry_ms - now_ms, u64(0xFFFFFFFF)) if expiry_ms > now_ms else ZERO
+
+
+# ------------------------------------------------------------------------------------------------ a record that exists
+@inlined
+def _find(views, parsed, i):
+    """Find and lock the connection of packet ``i``: first where the glance pointed, then properly."""
+    key = _key(views, i, u64(parsed.kind))
+    candidate = u64(parsed.candidate)
+    if candidate != ZERO:
+        found = index.confirm(views, candidate - ONE, key)
+        if found != index.MISS:
+            return found
+    return index.find(views, key, u64(parsed.hash), u64(parsed.zone))
+
+
+@inlined
+def _is_expired(views, entry, settings, now_ms):
+    return memory.read64(entry + entries.EXPIRY) <= now_ms and settings & u64(Setting.NO_EXPIRY) == ZERO
+
+
+@inlined
+def _way(fields, high_is_source, can_reply):
+    """Return which way a packet goes, from who opened the connection."""
+    if can_reply == ZERO:
+        return u64(Way.ORIG)
+    opened_by_high = u64(fields.status) & u64(Status.ORIG_IS_HIGH)  # bit 0
+    return opened_by_high ^ high_is_source
+
+
+@inlined
+def _account(fields, way, parsed):
+    """Count a packet and its IP bytes."""
+    fields.packets[way] += ONE
+    fields.bytes[way] += u64(parsed.ip_bytes)
+
+
+@inlined
+def _track_found(views, parsed, record, settings, now_ms, verdict):
+    """Judge a packet of a connection whose lock is held, and update the connection.
+
+    Returns:
+        True when the verdict stands; False when the record was deleted and the packet is to be looked at as if it had found
+        nothing.  The lock is dropped either way.
+    """
+    entry = entries.address(views, record)
+    fields = entries.entry_at(entry)
+    if _is_expired(views, entry, settings, now_ms):
+        delete_list.mark(views, record)
+        locks.drop(entry + entries.LOCK)
+        counters.count(views, Reason.EXPIRED_ON_LOOKUP)
+        return False
+    way = _way(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
+    outcome = track.update(fields, entry + entries.PROTOCOL, way, parsed, settings, now_ms, verdict)
+    kind = outcome & LOW_8
+    if kind == u64(track.Outcome.RESTART):
+        delete_list.mark(views, record)
+        locks.drop(entry + entries.LOCK)
+        return False
+    timeout = (outcome >> u64(8)) & LOW_8
+    if timeout != _KEEP_TIMEOUT:
+        entries.set_expiry(views, record, entry, now_ms + timeouts.length_ms(views, u64(fields.policy), timeout))
+    if (outcome >> SIXTEEN) == ZERO:
+        _account(fields, way, parsed)
+    _describe(entry, record, parsed, verdict)
+    verdict.timeout_ms = _remaining(entry, now_ms)
+    if kind == u64(track.Outcome.DELETE):
+        delete_list.mark(views, record)
+    locks.drop(entry + entries.LOCK)
+    intents.done(views)
+    if kind == u64(track.Outcome.INVALID):
+        counters.count(views, Reason.INVALID)
+        counters.count(views, u64(verdict.reason))
+    else:
+        counters.count(views, Reason.HIT)
+    return True
+
+
+@kernel
+def _track_error(views, parsed, i, settings, now_ms, verdict):
+    """An ICMP error: related to the connection of the packet that it quotes, and never more than that."""
+    record = _find(views, parsed, i)
+    if record == index.MISS or record == index.BUSY:
+        _refuse(views, parsed, verdict, u64(Reason.ICMP_UNMATCHED) if record == index.MISS else u64(Reason.BUSY))
+        return
+    entry = entries.address(views, record)
+    fields = entries.entry_at(entry)
+    if _is_expired(views, entry, settings, now_ms):
+        delete_list.mark(views, record)
+        locks.drop(entry + entries.LOCK)
+        _refuse(views, parsed, verdict, u64(Reason.ICMP_UNMATCHED))
+        return
+    track.related(fields, _way(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply)), parsed, verdict)
+    _describe(entry, record, parsed, verdict)
+    verdict.timeout_ms = _remaining(entry, now_ms)
+    locks.drop(entry + entries.LOCK)
+    intents.done(views)
+    counters.count(views, Reason.HIT)
+
+
+# ------------------------------------------------------------------------------------------------ a record that is made
+@kernel
+def _wanted(views, i, count, zone):
+    """Return how many packets of the burst, from ``i`` on, found nothing in the same zone: the credit to ask for."""
+    wanted = ONE
+    for j in range(i + ONE, count):
+        other = _parsed(views, u64(j))
+        if u64(other.reason) == _NONE and u64(other.candidate) == ZERO and u64(other.zone) == zone:
+            wanted += ONE
+    return wanted
+
+
+@kernel
+def _make(views, parsed, i, count, settings, now_ms, verdict):
+    """Make a record for a packet that found none.
+
+    Returns:
+        NONE: made.  ADOPTED: somebody else was first, find it.  Else the reason why not; the packet stays uncommitted.
+    """
+    zone = u64(parsed.zone)
+    record = entries.take(views)
+    if record == entries.NONE:
+        intents.done(views)
+        return u64(Reason.SLAB_FULL)
+    entry = entries.address(views, record)
+    fields = entries.entry_at(entry)
+    if not locks.take(entry + entries.LOCK, views.me):  # a slow finder may hold it
+        entries.release(views, record)
+        intents.done(views)
+        return u64(Reason.BUSY)
+    tuples.copy_key(entry + tuples.ENTRY_KEY, _key(views, i, ZERO))
+    fields.status = u64(Status.ORIG_IS_HIGH) if u64(parsed.high_is_source) != ZERO else ZERO
+    fields.policy = zones.policy_of(views, zone)
+    fields.packets[0] = ONE
+    fields.packets[1] = ZERO
+    fields.bytes[0] = parsed.ip_bytes
+    fields.bytes[1] = ZERO
+    memory.set_le64(entry + _CREATED, now_ms)
+    fields.parent = ZERO
+    fields.mark = ZERO
+    timeout = track.begin(fields, entry + entries.PROTOCOL, parsed, settings)
+    expiry_ms = now_ms + timeouts.length_ms(views, u64(fields.policy), timeout)
+    memory.write64(entry + entries.EXPIRY, expiry_ms)
+    entries.set_due(views, record, entry, entries.due_units(expiry_ms))
+    state = u64(fields.state)
+    incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
+    locks.drop(entry + entries.LOCK)
+
+    if zones.credit(views) != ZERO and zones.credit_zone(views) != zone:
+        zones.return_credit(views)
+    reason = u64(Reason.BUSY)
+    if zones.credit(views) == ZERO or zones.credit_zone(views) == zone:
+        reason = index.insert(views, record, zone, _wanted(views, i, count, zone))
+    if reason != _NONE:
+        intents.set_record(views, record, intents.Step.ALLOC)
+        entries.release(views, record)
+        intents.done(views)
+        return reason
+    verdict.flags = u64(VerdictFlag.COMMITTED)
+    verdict.state = state
+    verdict.record = record
+    verdict.incarnation = incarnation
+    verdict.timeout_ms = min(expiry_ms - now_ms, u64(0xFFFFFFFF))
+    return reason
+
+
+@kernel
+def _open(views, parsed, i, count, flags, settings, now_ms, verdict):
+    """A packet that found nothing: may it open a connection, and if it shall be committed, make one.
+
+    Returns:
+        False when somebody else made the connection meanwhile, so it has to be found again.
+    """
+    counters.count(views, Reason.MISS)
+    reason = track.opens(parsed, settings)
+    if reason != _NONE:
+        _refuse(views, parsed, verdict, reason)
+        return True
+    _no_record(verdict, parsed, u64(CtState.NEW) | u64(CtState.TRK), ZERO)
+    if flags & u64(FrameFlag.COMMIT) == ZERO:
+        return True
+    reason = _make(views, parsed, i, count, settings, now_ms, verdict)
+    if reason == u64(Reason.ADOPTED):
+        counters.count(views, reason)
+        return False
+    if reason != _NONE:
+        verdict.reason = reason
+        counters.count(views, reason)
+    return True
+
+
+# ------------------------------------------------------------------------------------------------ stage three
+@inlined
+def _track(views, frames, i, count, now_ms, verdict):
+    """Track packet ``i``: the only stage that decides."""
+    parsed = _parsed(views, i)
+    if u64(parsed.reason) != _NONE:
+        _refuse(views, parsed, verdict, u64(parsed.reason))
+        return
+    settings = zones.settings_of(views, u64(parsed.zone))
+    if u64(parsed.kind) == _ERROR:
+        _track_error(views, parsed, i, settings, now_ms, verdict)
+        return
+    for _ in range(MAKE_ROUNDS_MAX):
+        record = _find(views, parsed, i)
+        if record == index.BUSY:
+            break
+        if record != index.MISS and _track_found(views, parsed, record, settings, now_ms, verdict):
+            return
+        flags = u64(frame_at(frames + i * _FRAME_SIZE).flags)
+        if _open(views, parsed, i, count, flags, settings, now_ms, verdict):
+            return
+    _refuse(views, parsed, verdict, u64(Reason.BUSY))
+
+
+@kernel
+def track_burst(views, frames, count, now_ms, verdicts):
+    """Track a burst of frames, and say of each what shall become of it.
+
+    Args:
+        views: record of shm.views of the participant in whose name this runs.
+        frames: address of FRAME[count]; each names at least ``captured_bytes`` readable bytes.
+        count: packets in the burst, at most BURST_PACKETS_MAX.
+        now_ms: one instant for the whole burst, of the clock that expiries are in.
+        verdicts: address of VERDICT[count], out.
+
+    Returns:
+        The number of packets that are not invalid.  Never raises: what is wrong with a packet is its reason.
+
+    Concurrency:
+        Safe beside any number of other callers, sweeps and flushes, in this process or another.
+
+    Source:
+        The stages: DPDK's rte_hash bulk lookup and VPP's vectors; states and windows in tcp_states and tcp_window.
+    """
+    for i in range(count):
+        _parse(views, frames, u64(i))
+    for i in range(count):
+        _glance(views, u64(i))
+    valid = ZERO
+    bytes_ = ZERO
+    for i in range(count):
+        if delete_list.is_crowded(views):
+            delete_list.run(views)
+        verdict = verdict_at(verdicts + u64(i) * _VERDICT_SIZE)
+        _track(views, frames, u64(i), count, now_ms, verdict)
+        bytes_ += u64(_parsed(views, u64(i)).ip_bytes)
+        if u64(verdict.ct_state) & u64(CtState.INV) == ZERO:
+            valid += ONE
+    zones.return_credit(views)
+    counters.add(views, Reason.PACKETS, count)
+    counters.add(views, Reason.BYTES, bytes_)
+    return valid
