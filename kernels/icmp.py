@@ -1,0 +1,75 @@
+"""What ICMP asks and answers: which messages open a flow, and what an error about a connection is called.
+
+A request opens a flow of (addresses, identifier, type); the parser gives an answer the key of its request, so an answer
+finds it or nothing.  An error is about the connection of the packet it quotes: *related*, in the direction in which it
+travels itself, which is against the quoted packet.  It changes nothing, for anybody may send one (RFC 5927).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..shm.layout import ENTRY, CtState, Status, VerdictFlag, Way
+from ..shm.reasons import Reason
+from .jit import inlined, kernel
+from .memory import record_at
+from .words import LOW_8, ONE, ZERO, u64
+
+REQUESTS4 = (8, 13, 15, 17)
+"""Echo, timestamp, information, address mask (RFC 792, RFC 950)."""
+REQUESTS6 = (128, 139)
+"""Echo (RFC 4443), node information (RFC 4620)."""
+
+REQUESTS = np.zeros((2, 256), np.uint8)
+"""u8[family is 6, type]: 1 for a request."""
+REQUESTS[0, list(REQUESTS4)] = 1
+REQUESTS[1, list(REQUESTS6)] = 1
+REQUESTS.setflags(write=False)
+
+_FAMILY_6 = u64(6)
+_TYPE_SHIFT = u64(24)
+_NONE = u64(Reason.NONE)
+_UNMATCHED = u64(Reason.ICMP_UNMATCHED)
+_ASSURED = u64(Status.ASSURED)
+_RELATED = u64(CtState.TRK) | u64(CtState.REL)
+_RELATED_REPLY = _RELATED | u64(CtState.RPL)
+_COMMITTED, _VERDICT_ASSURED = u64(VerdictFlag.COMMITTED), u64(VerdictFlag.ASSURED)
+_ORIG = u64(Way.ORIG)
+
+entry_at = record_at(ENTRY)
+
+
+@inlined
+def opens(parsed):
+    """Return why a query may not open a flow, Reason.NONE if it may: an answer to no request does not."""
+    is_6 = ONE if u64(parsed.family) == _FAMILY_6 else ZERO
+    kind = (u64(parsed.icmp_word) >> _TYPE_SHIFT) & LOW_8
+    return _NONE if REQUESTS[is_6, kind] != 0 else _UNMATCHED
+
+
+@kernel
+def related(entry, inner_way, parsed, verdict):
+    """Describe an error about a connection.
+
+    Args:
+        entry: u64, address of the ENTRY of the quoted packet.
+        inner_way: u64, Way of the quoted packet.
+        parsed: PARSED of the error.
+        verdict: out, VERDICT: ct_state, reason, direction, flags, protocol, state.
+
+    Concurrency:
+        The record's lock is held.
+    """
+    record = entry_at(entry)
+    if inner_way == _ORIG:
+        verdict.ct_state = _RELATED_REPLY
+    else:
+        verdict.ct_state = _RELATED
+    verdict.direction = ONE - inner_way
+    verdict.reason = _NONE
+    verdict.protocol = u64(parsed.protocol)
+    verdict.state = u64(record.state)
+    if u64(record.status) & _ASSURED != ZERO:
+        verdict.flags = _COMMITTED | _VERDICT_ASSURED
+    else:
+        verdict.flags = _COMMITTED

@@ -1,0 +1,125 @@
+"""The spine between table and protocols: may a packet open a connection, how does one begin, what does a packet do to it.
+
+The rules are those of the `netfilter` profile (shm/layout, Profile): states, windows and verdicts of Linux nf_conntrack.
+
+    new          the opener's packet, as long as no reply was seen
+    est          a reply; and every packet of the opener after one
+    rpl          travels against the opener
+    rel          an ICMP error about the connection
+    inv          not part of it
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import ENTRY, CtState, PacketKind, Status, VerdictFlag, Way
+from ..shm.reasons import Reason
+from . import flow_states, icmp, outcome, tcp
+from .jit import inlined, kernel
+from .memory import record_at
+from .outcome import Outcome
+from .words import ZERO, u64
+
+_TCP, _ICMP_QUERY = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY)
+_NONE = u64(Reason.NONE)
+_SEEN_REPLY, _STATUS_ASSURED = u64(Status.SEEN_REPLY), u64(Status.ASSURED)
+_FIXED_TIMEOUT = u64(Status.FIXED_TIMEOUT)
+_REPLY = u64(Way.REPLY)
+_RESTART, _INVALID = u64(Outcome.RESTART), u64(Outcome.INVALID)
+_COMMITTED, _ASSURED = u64(VerdictFlag.COMMITTED), u64(VerdictFlag.ASSURED)
+
+_CT_NEW = u64(CtState.TRK) | u64(CtState.NEW)
+_CT_EST = u64(CtState.TRK) | u64(CtState.EST)
+_CT_REPLY = _CT_EST | u64(CtState.RPL)
+_CT_INVALID = u64(CtState.TRK) | u64(CtState.INV)
+
+entry_at = record_at(ENTRY)
+related = icmp.related
+
+
+@inlined
+def opens(parsed, settings):
+    """Return why a packet that belongs to no connection may not open one, Reason.NONE if it may.
+
+    Args:
+        parsed: PARSED with reason NONE, of kind FLOW, TCP or ICMP_QUERY.
+        settings: u64, Setting bits of the zone.
+    """
+    kind = u64(parsed.kind)
+    if kind == _TCP:
+        return tcp.opens(parsed, settings)
+    if kind == _ICMP_QUERY:
+        return icmp.opens(parsed)
+    return _NONE
+
+
+@inlined
+def begin(entry, parsed, settings):
+    """Write what the protocol remembers into the record of a new connection.
+
+    Args:
+        entry: u64, address of an ENTRY that is NEW and the caller's own; key, status and times are the caller's.
+        parsed: PARSED of the packet, for which ``opens`` returned NONE.
+        settings: u64, Setting bits of the zone.
+
+    Returns:
+        u64, the term of its expiry (kernels/outcome).
+    """
+    if u64(parsed.kind) == _TCP:
+        return tcp.begin(entry, parsed)
+    return flow_states.begin(entry, parsed)
+
+
+@kernel
+def update(entry, way, parsed, settings, now_ms, verdict):
+    """Follow one packet of a connection, and say what it is.
+
+    Args:
+        entry: u64, address of a LIVE ENTRY with the packet's key.
+        way: u64, Way of the packet.
+        parsed: PARSED with reason NONE, of kind FLOW, TCP or ICMP_QUERY.
+        settings: u64, Setting bits of the zone.
+        now_ms: u64.
+        verdict: out, VERDICT: ct_state, reason, direction, flags, protocol, state; untouched when the outcome is RESTART.
+
+    Returns:
+        u64, an outcome (kernels/outcome): what the caller does with expiry, counts and record.
+
+    Concurrency:
+        The record's lock is held.
+
+    Source:
+        Reference behaviour of Linux 6.18's nf_conntrack.
+    """
+    record = entry_at(entry)
+    if u64(parsed.kind) == _TCP:
+        result = tcp.update(entry, way, parsed, settings, now_ms)
+    else:
+        result = flow_states.update(entry, way, parsed, now_ms)
+    kind = outcome.kind_of(result)
+    if kind == _RESTART:
+        return result
+
+    status = u64(record.status)
+    if status & _FIXED_TIMEOUT != ZERO:
+        result |= outcome.KEEP_EXPIRY
+    verdict.direction = way
+    verdict.reason = outcome.reason_of(result)
+    verdict.protocol = u64(parsed.protocol)
+    verdict.state = u64(record.state)
+    if kind == _INVALID:
+        verdict.ct_state = _CT_INVALID
+        verdict.flags = ZERO
+        return result
+    if way == _REPLY:
+        verdict.ct_state = _CT_REPLY
+        if status & _SEEN_REPLY == ZERO:
+            record.status = status | _SEEN_REPLY
+    elif status & _SEEN_REPLY != ZERO:
+        verdict.ct_state = _CT_EST
+    else:
+        verdict.ct_state = _CT_NEW
+    if status & _STATUS_ASSURED != ZERO:
+        verdict.flags = _COMMITTED | _ASSURED
+    else:
+        verdict.flags = _COMMITTED
+    return result
