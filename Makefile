@@ -47,6 +47,7 @@ model: $(READY)
 docs: $(READY)
 	$(BIN)/python -m zonetrack.shm.format > docs/format.md
 	$(BIN)/python -m zonetrack.shm.format reasons > docs/reasons.md
+	$(BIN)/python -m zonetrack.service.pages > docs/tcp-states.md
 
 clean:
 	rm -rf $(VENV) $(MADE) build dist *.egg-info
