@@ -28,14 +28,30 @@ from ..shm.layout import (
     PacketKind,
     Setting,
     Status,
+    Step,
     VerdictFlag,
     Way,
     offset,
 )
 from ..shm.reasons import Reason
-from . import counters, delete_list, entries, index, intents, locks, memory, packet, timeouts, track, tuples, zones
+from . import (
+    counters,
+    delete_list,
+    entries,
+    index,
+    intents,
+    locks,
+    memory,
+    outcome,
+    packet,
+    timeouts,
+    track,
+    tuples,
+    zones,
+)
 from .jit import inlined, kernel
-from .words import LOW_8, ONE, SIXTEEN, ZERO, u64
+from .outcome import Outcome
+from .words import ONE, ZERO, u64
 
 frame_at = memory.record_at(FRAME)
 parsed_at = memory.record_at(PARSED)
@@ -49,7 +65,6 @@ _PARSED_SIZE = u64(PARSED_BYTES)
 _VERDICT_SIZE = u64(VERDICT_BYTES)
 _LINE = u64(LINE_BYTES)
 _TWO_LINES = u64(2 * LINE_BYTES)
-_KEEP_TIMEOUT = u64(track.KEEP_TIMEOUT)
 _CREATED = offset(ENTRY, "created_ms")
 _NONE = u64(Reason.NONE)
 _ERROR = u64(PacketKind.ICMP_ERROR)
@@ -189,6 +204,18 @@ def _way(fields, high_is_source, can_reply):
 
 
 @inlined
+def _refresh(views, record, entry, result, now_ms):
+    """Put a record's expiry off, or bring it forward, as the outcome says; its lock is held."""
+    term = outcome.term_of(result)
+    if term == outcome.NO_TERM:
+        return
+    expiry_ms = now_ms + timeouts.term_ms(views, u64(entries.entry_at(entry).policy), term)
+    if result & outcome.SHORTEN != ZERO:
+        expiry_ms = min(expiry_ms, memory.read64(entry + entries.EXPIRY))
+    entries.set_expiry(views, record, entry, expiry_ms)
+
+
+@inlined
 def _account(fields, way, parsed):
     """Count a packet and its IP bytes."""
     fields.packets[way] += ONE
@@ -211,28 +238,27 @@ def _track_found(views, parsed, record, settings, now_ms, verdict):
         counters.count(views, Reason.EXPIRED_ON_LOOKUP)
         return False
     way = _way(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
-    outcome = track.update(fields, entry + entries.PROTOCOL, way, parsed, settings, now_ms, verdict)
-    kind = outcome & LOW_8
-    if kind == u64(track.Outcome.RESTART):
+    result = track.update(entry, way, parsed, settings, now_ms, verdict)
+    kind = outcome.kind_of(result)
+    if kind == u64(Outcome.RESTART):
         delete_list.mark(views, record)
         locks.drop(entry + entries.LOCK)
         return False
-    timeout = (outcome >> u64(8)) & LOW_8
-    if timeout != _KEEP_TIMEOUT:
-        entries.set_expiry(views, record, entry, now_ms + timeouts.length_ms(views, u64(fields.policy), timeout))
-    if (outcome >> SIXTEEN) == ZERO:
+    _refresh(views, record, entry, result, now_ms)
+    if outcome.is_counted(result):
         _account(fields, way, parsed)
     _describe(entry, record, parsed, verdict)
     verdict.timeout_ms = _remaining(entry, now_ms)
-    if kind == u64(track.Outcome.DELETE):
+    if kind == u64(Outcome.DELETE):
         delete_list.mark(views, record)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
-    if kind == u64(track.Outcome.INVALID):
+    if kind == u64(Outcome.INVALID):
         counters.count(views, Reason.INVALID)
-        counters.count(views, u64(verdict.reason))
     else:
         counters.count(views, Reason.HIT)
+    if u64(verdict.reason) != _NONE:
+        counters.count(views, u64(verdict.reason))
     return True
 
 
@@ -250,7 +276,7 @@ def _track_error(views, parsed, i, settings, now_ms, verdict):
         locks.drop(entry + entries.LOCK)
         _refuse(views, parsed, verdict, u64(Reason.ICMP_UNMATCHED))
         return
-    track.related(fields, _way(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply)), parsed, verdict)
+    track.related(entry, _way(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply)), parsed, verdict)
     _describe(entry, record, parsed, verdict)
     verdict.timeout_ms = _remaining(entry, now_ms)
     locks.drop(entry + entries.LOCK)
@@ -298,8 +324,8 @@ def _make(views, parsed, i, count, settings, now_ms, verdict):
     memory.set_le64(entry + _CREATED, now_ms)
     fields.parent = ZERO
     fields.mark = ZERO
-    timeout = track.begin(fields, entry + entries.PROTOCOL, parsed, settings)
-    expiry_ms = now_ms + timeouts.length_ms(views, u64(fields.policy), timeout)
+    term = track.begin(entry, parsed, settings)
+    expiry_ms = now_ms + timeouts.term_ms(views, u64(fields.policy), term)
     memory.write64(entry + entries.EXPIRY, expiry_ms)
     entries.set_due(views, record, entry, entries.due_units(expiry_ms))
     state = u64(fields.state)
@@ -312,7 +338,7 @@ def _make(views, parsed, i, count, settings, now_ms, verdict):
     if zones.credit(views) == ZERO or zones.credit_zone(views) == zone:
         reason = index.insert(views, record, zone, _wanted(views, i, count, zone))
     if reason != _NONE:
-        intents.set_record(views, record, intents.Step.ALLOC)
+        intents.set_record(views, record, Step.ALLOC)
         entries.release(views, record)
         intents.done(views)
         return reason
