@@ -8,6 +8,7 @@ import pytest
 
 CORPUS = checkout.ROOT.parent / "shared" / "corpus"
 MACHINE_PATHS = re.compile(rb"/(?:work|root|home/\w+|Users/\w+)/|/tmp/\w+")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 CAPTURE_MAGIC = (
     b"\xa1\xb2\xc3\xd4",
     b"\xd4\xc3\xb2\xa1",
@@ -26,6 +27,14 @@ def contents():
 def test_no_file_names_a_path_of_a_machine(contents):
     found = {str(path): MACHINE_PATHS.search(text) for path, text in contents.items()}
     assert {path: match[0] for path, match in found.items() if match} == {}
+
+
+def test_every_link_of_a_page_leads_somewhere(contents):
+    pages = [path for path in contents if path.suffix == ".md"]
+    links = [(page, link) for page in pages for link in LINK.findall(contents[page].decode())]
+    assert links
+    missing = [(str(page), link) for page, link in links if not (checkout.ROOT / page.parent / link).exists()]
+    assert missing == []
 
 
 def test_no_capture_is_tracked(contents):
