@@ -56,9 +56,7 @@ ROOM_RULES = {
     "kernels/memory": RULES["kernels"]._replace(libraries=("numpy", "numba", "llvmlite")),
     "service/__main__": Rule(("clients.cli",), ()),  # another name for the same command
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
-    "clients/load": DRIVERS,
-    "clients/floor": DRIVERS,
-    "clients/traffic": DRIVERS,
+    **{f"clients/{room}": DRIVERS for room in ("load", "trial", "scenarios", "driver", "sender", "traffic", "floor")},
 }
 
 
