@@ -70,8 +70,12 @@ CACHED = _cacheable()
 
 
 def kernel(func: F) -> F:
-    """Compile ``func`` in nopython mode, without the GIL, cached on disk."""
-    return cast(F, numba.njit(cache=CACHED, nogil=True, error_model="numpy")(func))
+    """Compile ``func`` in nopython mode, without the GIL, cached on disk.
+
+    ``forceinline=False`` is not the default: left out, numba takes it over from whichever caller is compiled first, and
+    one ``inlined`` caller would force a kernel, and all that it calls, into every place that uses it.
+    """
+    return cast(F, numba.njit(cache=CACHED, nogil=True, error_model="numpy", forceinline=False)(func))
 
 
 def inlined(func: F) -> F:

@@ -259,6 +259,21 @@ if JIT:
 
         return types.void(types.uint64, types.uint64, types.uint64), codegen
 
+    def _attributed(*attributes):
+        @intrinsic
+        def mark(typingctx):
+            def codegen(context, builder, sig, args):
+                for attribute in attributes:
+                    builder.function.attributes.add(attribute)
+                return context.get_dummy_value()
+
+            return types.void(), codegen
+
+        return mark
+
+    apart = _attributed("noinline")
+    seldom = _attributed("noinline", "cold")
+
     def record_at(dtype):
         """Return a function: address -> the record of ``dtype`` there, whose fields read and write memory plainly."""
         record = from_dtype(dtype)
