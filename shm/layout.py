@@ -200,8 +200,8 @@ SEGMENT_SLOT_BYTES = SLOTS * SLOT_BYTES
 USED = 0xFFFF
 """Owner word of a segment or directory that a zone names."""
 
-# zone word: version 32 | depth 5 | directory offset 27
-ZONE_OFFSET_BITS = 27
+# zone word: version 28 | depth 5 | directory offset 31, enough for the directories of CONNECTIONS_MAX
+ZONE_OFFSET_BITS = 31
 ZONE_DEPTH_BITS = 5
 ZONE_VERSION_SHIFT = ZONE_OFFSET_BITS + ZONE_DEPTH_BITS
 
