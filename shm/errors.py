@@ -53,13 +53,19 @@ class InstanceName(SegmentError):
 
 
 class NoSpace(SegmentError):
-    """Too little shared memory; ``expected`` and ``found`` are bytes, of the whole table and free."""
+    """Too little memory; ``expected`` and ``found`` are bytes, of the whole table and free ``where``."""
 
-    complaint = "too little shared memory"
+    complaint = "too little memory"
+
+    def __init__(self, name: str, expected: int, found: int, where: str = "in /dev/shm") -> None:
+        """Say which memory there is too little of."""
+        super().__init__(name, expected, found)
+        self.args = (name, expected, found, where)
+        self.where = where
 
     def __str__(self) -> str:
         """Return the bytes needed and the bytes free."""
-        return f"{self.name}: {self.complaint}: {self.expected} bytes needed, {self.found} bytes free"
+        return f"{self.name}: {self.complaint}: {self.expected} bytes needed, {self.found} bytes free {self.where}"
 
 
 class Forbidden(SegmentError):

@@ -90,12 +90,6 @@ def _wish(space: mmap.mmap, advice: int, first: int, size: int) -> bool:
     return True
 
 
-def memory_free() -> int:
-    """Return the bytes of memory that the machine could give."""
-    with open("/proc/meminfo") as lines:
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-
-
 def huge_bytes(region: np.ndarray) -> int:
     """Return how many bytes of ``region`` this process sees through huge pages."""
     address = region.ctypes.data

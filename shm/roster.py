@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .claim import reopen
 from .errors import NotAtRest, RosterError, RosterFull
 from .layout import PARTICIPANT, ROSTER_MAX, STEP_BITS, USED, Attendance, Kind, Region, Step
 from .views import Table
@@ -114,8 +115,7 @@ def locked(table: Table) -> Iterator[np.ndarray]:
         with _alone:
             yield participants(table)
         return
-    # A description of its own: the descriptor itself is shared with forked children, and so would its lock be.
-    own = os.open(f"/proc/self/fd/{table.control_file}", os.O_RDWR | os.O_CLOEXEC)
+    own = reopen(table.control_file)
     try:
         fcntl.flock(own, fcntl.LOCK_EX)
         yield participants(table)
@@ -172,7 +172,12 @@ def leave(table: Table, me: int) -> None:
 
 def present(table: Table) -> list[Place]:
     """Return who is on the roster, the dead too, in order of owner id; anyone may look, without the lock."""
-    return [_read(index + 1, place) for index, place in enumerate(participants(table)) if place["attendance"]]
+    return taken(participants(table))
+
+
+def taken(places: np.ndarray) -> list[Place]:
+    """Return the places of PARTICIPANT[n] that are not empty."""
+    return [_read(index + 1, place) for index, place in enumerate(places) if place["attendance"]]
 
 
 def dead(table: Table) -> list[int]:

@@ -1,18 +1,273 @@
-"""Segments: the memory of an instance."""
+"""The memory of an instance: made, found again, put away, taken away.
+
+An instance is five segments ``/zonetrack.<instance>.<region>``, each with a header.  CONTROL is made first and removed
+last, and its state word is the state of the instance, so every change of it is one store.
+
+Who may                    while                         sees
+    create, attach(claim)  one process at a time         its claim (shm/claim), which its death gives up
+    seal, unlink           who holds the claim           -
+    attach                 anyone                        a READY table, whether its owner lives or not
+    anonymous              anyone                        a table of its own, and of the processes it forks
+
+Ordering
+    S1  CONTROL's header is written in one piece, in state NEW, before the file is longer than the header; READY is the last
+        store of a creation.  So whoever reads READY may read all the rest, and a segment without a header is being made.
+    S2  NEW is stored before the first segment is unlinked, so what an interrupted unlink leaves is worth as little, and is
+        treated the same, as what an interrupted creation leaves.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
+import sys
 import weakref
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, Self
 
 import numpy as np
+import posix_ipc  # pyright: ignore[reportMissingImports] - an extension module without stubs
 
-from . import fresh, mapping
-from .errors import NoSpace
-from .layout import Region
+from . import fresh, mapping, roster, space
+from .claim import Claim, reopen
+from .errors import (
+    Exists,
+    Forbidden,
+    InstanceName,
+    InUse,
+    Missing,
+    NoSpace,
+    SegmentError,
+    WrongBoot,
+    WrongDigest,
+    WrongGeneration,
+    WrongMagic,
+    WrongRegion,
+    WrongSize,
+    WrongState,
+    WrongVersion,
+)
+from .layout import FORMAT_VERSION, HEADER, HEADER_BYTES, MAGIC, Region, SegmentState, digest, offset
 from .sizing import Geometry
 from .views import Table
+
+INSTANCE_DEFAULT = "default"
+_INSTANCE = re.compile(r"[A-Za-z0-9_-]{1,48}")
+"""No dot, which parts the name of a segment; short enough for the path of a socket."""
+MODE = 0o600
+
+
+class Act(IntEnum):
+    """What may happen to an instance."""
+
+    PUBLISH = 0
+    CLAIM = 1
+    SEAL = 2
+    DISCARD = 3
+
+
+class Transition(NamedTuple):
+    """A row of the table below."""
+
+    before: SegmentState
+    act: Act
+    after: SegmentState
+    why: str
+
+
+# fmt: off
+TRANSITIONS = (  #  from             act          to                   why
+    Transition(SegmentState.NEW,    Act.PUBLISH, SegmentState.READY,  "filled"),
+    Transition(SegmentState.READY,  Act.CLAIM,   SegmentState.READY,  "its owner died: the next goes on, after repair"),
+    Transition(SegmentState.SEALED, Act.CLAIM,   SegmentState.READY,  "the next start after a clean stop"),
+    Transition(SegmentState.READY,  Act.SEAL,    SegmentState.SEALED, "a clean stop: the roster is empty"),
+    Transition(SegmentState.NEW,    Act.DISCARD, SegmentState.NEW,    "whoever was making or unmaking it died"),
+    Transition(SegmentState.READY,  Act.DISCARD, SegmentState.NEW,    "being unmade: nobody may begin to use it"),
+    Transition(SegmentState.SEALED, Act.DISCARD, SegmentState.NEW,    "the same"),
+)
+# fmt: on
+AFTER = {(row.before, row.act): row.after for row in TRANSITIONS}
+
+
+def segment_name(instance: str, region: Region) -> str:
+    """Return the name of a segment.
+
+    Raises:
+        InstanceName: no instance can be called so.
+    """
+    if not _INSTANCE.fullmatch(instance):
+        raise InstanceName(repr(instance), "1 to 48 of A-Z a-z 0-9 _ -", repr(instance))
+    return f"/zonetrack.{instance}.{region.name.lower()}"
+
+
+# ------------------------------------------------------------------------------------------------ an instance
+@dataclass
+class Instance:
+    """A table with a name, attached; ``claim`` is None for those who do not own it."""
+
+    name: str
+    table: Table
+    claim: Claim | None
+
+    @property
+    def geometry(self) -> Geometry:
+        """Sizes of the table."""
+        return self.table.geometry
+
+    @property
+    def state(self) -> SegmentState:
+        """State of the instance at this moment."""
+        return SegmentState(self.table.header[0]["state"])
+
+    def seal(self) -> None:
+        """Put the table away after a clean stop: the next start need not repair it.
+
+        Raises:
+            WrongState: somebody is on the roster still, or it is not READY.
+        """
+        self._owned()
+        places = roster.present(self.table)
+        if places:
+            here = ", ".join(f"{place.kind.name.lower()} {place.pid}" for place in places)
+            raise WrongState(self.name, "an empty roster", here)
+        _move(self.name, self.table.header, Act.SEAL)
+
+    def unlink(self) -> None:
+        """Remove the segments; who has them mapped goes on using them, alone."""
+        self._owned()
+        assert self.table.control_file is not None
+        if _is_linked(self.table.control_file):
+            _move(self.name, self.table.header, Act.DISCARD)  # S2
+            _remove(self.name)
+
+    def close(self) -> None:
+        """Give up the claim.  The memory stays mapped as long as the table, or a view of it, is in use."""
+        if self.claim is not None:
+            self.claim.drop()
+            self.claim = None
+
+    def _owned(self) -> None:
+        if self.claim is None or not self.claim.held:
+            raise InUse(self.name, "the claim on the instance", "attached without it")
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self.close()
+
+
+def create(
+    instance: str,
+    geometry: Geometry,
+    *,
+    policies: np.ndarray | None = None,
+    secret: bytes | None = None,
+    replace: bool = False,
+) -> Instance:
+    """Make a new instance, and own it.
+
+    Args:
+        instance: its name.
+        geometry: sizes of the table.
+        policies: see ``fresh.initialise``.
+        secret: see ``fresh.initialise``.
+        replace: whether to discard a table of that name which nobody owns.  One that was never finished always is.
+
+    Raises:
+        NoSpace: /dev/shm, the machine or the control group has too little memory; nothing is left behind.
+        Exists: there is a table of that name.
+        InUse: and somebody owns it.
+    """
+    control, claim = _take_name(instance, replace=replace)
+    files = {Region.CONTROL: control}
+    generation = fresh.new_generation()
+    try:
+        space.demand(instance, geometry.total_bytes, space.shared_memory(control), space.machine(), *space.groups())
+        header = fresh.new_header(geometry, Region.CONTROL, generation).tobytes()
+        os.pwrite(control, header.ljust(HEADER_BYTES, b"\0"), 0)  # S1
+        for region in Region:
+            if region is not Region.CONTROL:
+                files[region] = _make(segment_name(instance, region))
+            os.ftruncate(files[region], geometry.region_bytes(region))
+        table = _map_all(instance, geometry, files, reserve=True)
+        fresh.initialise(table, generation=generation, policies=policies, secret=secret)
+        fresh.publish(table)
+    except BaseException:
+        _remove(instance)
+        claim.drop()
+        raise
+    finally:
+        for descriptor in files.values():
+            os.close(descriptor)
+    return Instance(instance, table, claim)
+
+
+def attach(instance: str, *, claim: bool = False, sealed: bool = False) -> Instance:
+    """Attach to an instance that is there.
+
+    Args:
+        instance: its name.
+        claim: whether to own it, as a new start does; a SEALED one is READY then.  Look at the roster for the dead.
+        sealed: whether a table that was put away will do too, to be looked at.
+
+    Raises:
+        Missing: there is none.
+        InUse: ``claim``, and another process owns it.
+        SegmentError: another child, for each way in which it does not fit this program.
+    """
+    name = segment_name(instance, Region.CONTROL)
+    files = {Region.CONTROL: _open(name)}
+    own = None
+    try:
+        if claim:
+            own = Claim(instance, files[Region.CONTROL])
+            if not _is_linked(files[Region.CONTROL]):
+                raise Missing(name, "a segment", "one that was unlinked just now")
+        allowed = {SegmentState.READY} | ({SegmentState.SEALED} if claim or sealed else set())
+        header = _check(name, files[Region.CONTROL], Region.CONTROL, allowed)
+        geometry = _geometry(name, header)
+        for region in Region:
+            if region is not Region.CONTROL:
+                name = segment_name(instance, region)
+                files[region] = _open(name)
+                part = _check(name, files[region], region, {SegmentState.READY})
+                if part["generation"] != header["generation"]:
+                    raise WrongGeneration(name, f"{header['generation']:#x}", f"{part['generation']:#x}")
+            size = os.fstat(files[region]).st_size
+            if size != geometry.region_bytes(region):
+                raise WrongSize(name, geometry.region_bytes(region), size)
+        table = _map_all(instance, geometry, files, reserve=False)
+        if claim:
+            _move(instance, table.header, Act.CLAIM)
+    except BaseException:
+        if own is not None:
+            own.drop()
+        raise
+    finally:
+        for descriptor in files.values():
+            os.close(descriptor)
+    return Instance(instance, table, own)
+
+
+def discard(instance: str) -> None:
+    """Remove the segments of an instance that nobody owns, whatever state, version or size they have.
+
+    Raises:
+        Missing: there is none.
+        InUse: somebody owns it.
+    """
+    if not any(_exists(segment_name(instance, region)) for region in Region):
+        raise Missing(instance, "an instance", "none")
+    control, claim = _take_name(instance, replace=True)
+    _remove(instance)
+    claim.drop()
+    os.close(control)
 
 
 def anonymous(geometry: Geometry, *, policies: np.ndarray | None = None, secret: bytes | None = None) -> Table:
@@ -24,25 +279,183 @@ def anonymous(geometry: Geometry, *, policies: np.ndarray | None = None, secret:
         secret: see ``fresh.initialise``.
 
     Raises:
-        NoSpace: the machine has too little memory.
+        NoSpace: the machine or the control group has too little memory.
     """
-    regions, files = {}, {}
+    space.demand("anonymous table", geometry.total_bytes, space.machine(), *space.groups())
+    files = {}
     try:
         for region in Region:
-            size = geometry.region_bytes(region)
             files[region] = os.memfd_create(f"zonetrack.{region.name.lower()}")
-            os.ftruncate(files[region], size)
-            regions[region] = mapping.shared(files[region], size, reserve=True)
-        control = os.dup(files[Region.CONTROL])
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.ENOMEM):
-            raise
-        raise NoSpace("anonymous table", geometry.total_bytes, mapping.memory_free()) from error
+            os.ftruncate(files[region], geometry.region_bytes(region))
+        table = _map_all("anonymous table", geometry, files, reserve=True)
     finally:
         for descriptor in files.values():
             os.close(descriptor)
-    table = Table(geometry, regions, control)
-    weakref.finalize(table, os.close, control)
     fresh.initialise(table, policies=policies, secret=secret)
     fresh.publish(table)
     return table
+
+
+# ------------------------------------------------------------------------------------------------ names and files
+def _take_name(instance: str, *, replace: bool) -> tuple[int, Claim]:
+    """Make an empty CONTROL segment, the only segment of its instance, and claim it; returns its descriptor too."""
+    name = segment_name(instance, Region.CONTROL)
+    while True:
+        try:
+            control = _make(name)
+        except Exists:
+            with contextlib.suppress(Missing):  # it went just now
+                _make_room(instance, name, replace)
+            continue
+        try:
+            claim = Claim(instance, control)
+        except InUse:  # another start took it for what an interrupted creation left
+            os.close(control)
+            continue
+        if _is_linked(control):
+            _remove(instance, but=Region.CONTROL)
+            return control, claim
+        claim.drop()  # the same, and it was quicker
+        os.close(control)
+
+
+def _make_room(instance: str, name: str, replace: bool) -> None:
+    """Unlink the segments that stand under a name which we want, if they may be."""
+    control = _open(name)
+    try:
+        claim = Claim(instance, control)
+        if not _is_linked(control):
+            return
+        header = _peek(control)
+        unfinished = os.fstat(control).st_size == 0 or (_is_ours(header) and header["state"] == SegmentState.NEW)
+        if not (unfinished or replace):
+            state = _name(SegmentState, header["state"]) if _is_ours(header) else "unreadable"
+            raise Exists(instance, "no table of that name", f"one that nobody owns, {state}")
+        if _is_ours(header):
+            place = int(offset(HEADER, "state"))
+            os.pwrite(control, int(SegmentState.NEW).to_bytes(4, sys.byteorder), place)  # S2
+        _remove(instance)
+        claim.drop()
+    finally:
+        os.close(control)
+
+
+def _make(name: str) -> int:
+    """Make an empty segment; returns its descriptor."""
+    try:
+        memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=MODE)
+    except posix_ipc.ExistentialError:
+        raise Exists(name, "no such segment", "one") from None
+    except (posix_ipc.PermissionsError, OSError) as error:
+        raise Forbidden(name, "to make it", str(error)) from error
+    os.fchmod(memory.fd, MODE)  # whatever the umask
+    return memory.fd
+
+
+def _open(name: str) -> int:
+    """Open a segment; returns its descriptor."""
+    try:
+        return posix_ipc.SharedMemory(name).fd
+    except posix_ipc.ExistentialError:
+        raise Missing(name, "a segment", "none") from None
+    except (posix_ipc.PermissionsError, OSError) as error:
+        raise Forbidden(name, "to read and write it", str(error)) from error
+
+
+def _remove(instance: str, but: Region | None = None) -> None:
+    """Unlink the segments, CONTROL last; whoever calls has the claim."""
+    for region in reversed(Region):
+        if region is not but:
+            name = segment_name(instance, region)
+            try:
+                posix_ipc.unlink_shared_memory(name)
+            except posix_ipc.ExistentialError:
+                continue
+            except (posix_ipc.PermissionsError, OSError) as error:
+                raise Forbidden(name, "to unlink it", str(error)) from error
+
+
+def _exists(name: str) -> bool:
+    return (space.SHARED_MEMORY / name[1:]).exists()
+
+
+def _is_linked(descriptor: int) -> bool:
+    """Whether a segment still has its name; one that has lost it is nobody's instance, whoever has claimed it."""
+    return os.fstat(descriptor).st_nlink > 0
+
+
+# ------------------------------------------------------------------------------------------------ headers and maps
+def _peek(descriptor: int) -> np.void:
+    """Return the header of a segment as it is, HEADER; bytes that are not there are 0."""
+    return np.frombuffer(os.pread(descriptor, HEADER.itemsize, 0).ljust(HEADER.itemsize, b"\0"), HEADER)[0]
+
+
+def _is_ours(header: np.void) -> bool:
+    """Whether a header's fields mean what this program thinks that they mean."""
+    return (header["magic"], header["version"], header["digest"]) == (MAGIC, FORMAT_VERSION, digest())
+
+
+def _check(name: str, descriptor: int, region: Region, allowed: set[SegmentState]) -> np.void:
+    """Return the header of a segment, once it is known to be one that this program can use."""
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        raise WrongState(name, _names(allowed), SegmentState.NEW.name)  # S1
+    if size < HEADER_BYTES:
+        raise WrongSize(name, f"at least {HEADER_BYTES}", size)
+    header = _peek(descriptor)
+    for kind, expected, found in (
+        (WrongMagic, f"{MAGIC:#018x}", f"{header['magic']:#018x}"),
+        (WrongVersion, FORMAT_VERSION, int(header["version"])),
+        (WrongDigest, f"{digest():#018x}", f"{header['digest']:#018x}"),
+        (WrongRegion, region.name, _name(Region, header["region"])),
+        (WrongBoot, fresh.boot_id().hex(), header["boot_id"].tobytes().hex()),
+    ):
+        if expected != found:
+            raise kind(name, expected, found)
+    if header["state"] not in allowed:
+        raise WrongState(name, _names(allowed), _name(SegmentState, header["state"]))
+    if header["size"] != size:
+        raise WrongSize(name, int(header["size"]), size)
+    return header
+
+
+def _geometry(name: str, header: np.void) -> Geometry:
+    """Return the sizes that a header names."""
+    try:
+        return Geometry(*(int(header[field]) for field in ("capacity", "zones_in_use_max", "extension_share")))
+    except ValueError as error:
+        raise SegmentError(name, "a possible capacity", str(error)) from None
+
+
+def _names(states: set[SegmentState]) -> str:
+    return " or ".join(state.name for state in sorted(states))
+
+
+def _name(enum: type[IntEnum], value: int) -> str:
+    return enum(value).name if value in set(enum) else str(value)
+
+
+def _map_all(name: str, geometry: Geometry, files: dict[Region, int], *, reserve: bool) -> Table:
+    """Map every region; the table has a descriptor of CONTROL of its own."""
+    try:
+        regions = {
+            region: mapping.shared(files[region], geometry.region_bytes(region), reserve=reserve) for region in Region
+        }
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+            raise
+        free = space.shared_memory(files[Region.CONTROL])
+        raise NoSpace(name, geometry.total_bytes, free.free, free.where) from error
+    control = reopen(files[Region.CONTROL])
+    table = Table(geometry, regions, control)
+    weakref.finalize(table, os.close, control)
+    return table
+
+
+def _move(name: str, header: np.ndarray, act: Act) -> None:
+    """Carry out a row of TRANSITIONS, in one store."""
+    before = SegmentState(header["state"][0])
+    if (before, act) not in AFTER:
+        possible = {row.before for row in TRANSITIONS if row.act is act}
+        raise WrongState(name, _names(possible), before.name)
+    header["state"] = AFTER[before, act]
