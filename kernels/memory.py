@@ -271,6 +271,7 @@ if JIT:
 
         return mark
 
+    # first line of a kernel that is called and never inlined; seldom: LLVM keeps it and the way to it off the straight line
     apart = _attributed("noinline")
     seldom = _attributed("noinline", "cold")
 
@@ -372,6 +373,12 @@ else:
 
     def copy(destination, source, size):
         ctypes.memmove(int(destination), int(source), int(size))
+
+    def apart():
+        pass
+
+    def seldom():
+        pass
 
     class _Record(np.record):
         """A record whose fields come before numpy's own attributes of the same name, such as ``flags``."""
