@@ -15,6 +15,7 @@ import fcntl
 import os
 import struct
 import weakref
+from typing import Self
 
 from .errors import InUse
 
@@ -69,6 +70,14 @@ class Claim:
         if self.held:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        """Drop it at the end of the block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Drop it."""
+        self.drop()
 
     def __del__(self) -> None:
         """Drop what nobody refers to any more."""

@@ -8,20 +8,16 @@ before ``publish`` has stored READY.
 from __future__ import annotations
 
 import os
-import secrets
 import time
-from pathlib import Path
 
 import numpy as np
 
+from . import header
 from .layout import (
     BLOCK_RECORDS,
     ENTRY,
     EXTENSION,
-    FORMAT_VERSION,
     GLOBAL,
-    HEADER,
-    MAGIC,
     POLICIES_MAX,
     POOL_COUNT_SHIFT,
     QUOTA,
@@ -32,45 +28,10 @@ from .layout import (
     Region,
     SegmentState,
     Slab,
-    digest,
 )
-from .sizing import Geometry
 from .views import Table
 
 _BLOCKS_AT_ONCE = 256
-
-
-def boot_id() -> bytes:
-    """Return the 16 bytes that tell this boot of the machine from every other."""
-    return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
-
-
-def new_generation() -> int:
-    """Return a number that no other creation has."""
-    return secrets.randbits(63) + 1
-
-
-def header(table: Table, region: Region) -> np.ndarray:
-    """Return the header of a region, HEADER[1]; writes go to the table."""
-    return np.frombuffer(table.regions[region], HEADER, 1)
-
-
-def new_header(geometry: Geometry, region: Region, generation: int) -> np.ndarray:
-    """Return the header of a region in state NEW, HEADER[1]."""
-    new = np.zeros(1, HEADER)
-    new["magic"] = MAGIC
-    new["version"] = FORMAT_VERSION
-    new["region"] = region
-    new["digest"] = digest()
-    new["generation"] = generation
-    new["boot_id"] = np.frombuffer(boot_id(), "u1")
-    new["size"] = geometry.region_bytes(region)
-    new["state"] = SegmentState.NEW
-    new["created_s"] = int(time.time())
-    new["capacity"] = geometry.connections
-    new["zones_in_use_max"] = geometry.zones_in_use
-    new["extension_share"] = geometry.extension_share
-    return new
 
 
 def initialise(
@@ -89,10 +50,10 @@ def initialise(
             default one, which kernels know and this layer does not.
         secret: 32 bytes, the key of the tuple hash; random when None, given where a run must be repeatable.
     """
-    generation = new_generation() if generation is None else generation
+    generation = header.new_generation() if generation is None else generation
     for region in Region:
-        header(table, region)[:] = new_header(table.geometry, region, generation)
-    control = header(table, Region.CONTROL)
+        header.mapped(table, region)[:] = header.new(table.geometry, region, generation)
+    control = header.mapped(table, Region.CONTROL)
     control["secret"] = np.frombuffer(os.urandom(32) if secret is None else secret, "u8")
     control["wall_offset_ms"] = (time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) // 1_000_000
 
@@ -128,4 +89,4 @@ def _chain(table: Table, slab: Slab, records: np.ndarray) -> None:
 def publish(table: Table) -> None:
     """Say that a table may be used: READY in every region, and last in CONTROL, whose state is the instance's."""
     for region in reversed(Region):
-        header(table, region)["state"] = SegmentState.READY
+        header.mapped(table, region)["state"] = SegmentState.READY

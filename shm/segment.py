@@ -22,7 +22,6 @@ import contextlib
 import errno
 import os
 import re
-import sys
 import weakref
 from dataclasses import dataclass
 from enum import IntEnum
@@ -31,7 +30,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import posix_ipc  # pyright: ignore[reportMissingImports] - an extension module without stubs
 
-from . import fresh, mapping, roster, space
+from . import fresh, header, mapping, roster, space
 from .claim import Claim, reopen
 from .errors import (
     Exists,
@@ -40,17 +39,11 @@ from .errors import (
     InUse,
     Missing,
     NoSpace,
-    SegmentError,
-    WrongBoot,
-    WrongDigest,
     WrongGeneration,
-    WrongMagic,
-    WrongRegion,
     WrongSize,
     WrongState,
-    WrongVersion,
 )
-from .layout import FORMAT_VERSION, HEADER, HEADER_BYTES, MAGIC, Region, SegmentState, digest, offset
+from .layout import Region, SegmentState
 from .sizing import Geometry
 from .views import Table
 
@@ -186,11 +179,11 @@ def create(
     """
     control, claim = _take_name(instance, replace=replace)
     files = {Region.CONTROL: control}
-    generation = fresh.new_generation()
+    generation = header.new_generation()
     try:
+        _remove(instance, but=Region.CONTROL)
         space.demand(instance, geometry.total_bytes, space.shared_memory(control), space.machine(), *space.groups())
-        header = fresh.new_header(geometry, Region.CONTROL, generation).tobytes()
-        os.pwrite(control, header.ljust(HEADER_BYTES, b"\0"), 0)  # S1
+        header.write(control, header.new(geometry, Region.CONTROL, generation))  # S1
         for region in Region:
             if region is not Region.CONTROL:
                 files[region] = _make(segment_name(instance, region))
@@ -199,8 +192,8 @@ def create(
         fresh.initialise(table, generation=generation, policies=policies, secret=secret)
         fresh.publish(table)
     except BaseException:
-        _remove(instance)
-        claim.drop()
+        with claim, contextlib.suppress(Forbidden):
+            _remove(instance)
         raise
     finally:
         for descriptor in files.values():
@@ -230,15 +223,15 @@ def attach(instance: str, *, claim: bool = False, sealed: bool = False) -> Insta
             if not _is_linked(files[Region.CONTROL]):
                 raise Missing(name, "a segment", "one that was unlinked just now")
         allowed = {SegmentState.READY} | ({SegmentState.SEALED} if claim or sealed else set())
-        header = _check(name, files[Region.CONTROL], Region.CONTROL, allowed)
-        geometry = _geometry(name, header)
+        control = header.check(name, files[Region.CONTROL], Region.CONTROL, allowed)
+        geometry = header.geometry(name, control)
         for region in Region:
             if region is not Region.CONTROL:
                 name = segment_name(instance, region)
                 files[region] = _open(name)
-                part = _check(name, files[region], region, {SegmentState.READY})
-                if part["generation"] != header["generation"]:
-                    raise WrongGeneration(name, f"{header['generation']:#x}", f"{part['generation']:#x}")
+                part = header.check(name, files[region], region, {SegmentState.READY})
+                if part["generation"] != control["generation"]:
+                    raise WrongGeneration(name, f"{control['generation']:#x}", f"{part['generation']:#x}")
             size = os.fstat(files[region]).st_size
             if size != geometry.region_bytes(region):
                 raise WrongSize(name, geometry.region_bytes(region), size)
@@ -265,9 +258,11 @@ def discard(instance: str) -> None:
     if not any(_exists(segment_name(instance, region)) for region in Region):
         raise Missing(instance, "an instance", "none")
     control, claim = _take_name(instance, replace=True)
-    _remove(instance)
-    claim.drop()
-    os.close(control)
+    try:
+        with claim:
+            _remove(instance)
+    finally:
+        os.close(control)
 
 
 def anonymous(geometry: Geometry, *, policies: np.ndarray | None = None, secret: bytes | None = None) -> Table:
@@ -298,7 +293,7 @@ def anonymous(geometry: Geometry, *, policies: np.ndarray | None = None, secret:
 
 # ------------------------------------------------------------------------------------------------ names and files
 def _take_name(instance: str, *, replace: bool) -> tuple[int, Claim]:
-    """Make an empty CONTROL segment, the only segment of its instance, and claim it; returns its descriptor too."""
+    """Make an empty CONTROL segment and claim it; returns its descriptor too."""
     name = segment_name(instance, Region.CONTROL)
     while True:
         try:
@@ -307,15 +302,15 @@ def _take_name(instance: str, *, replace: bool) -> tuple[int, Claim]:
             with contextlib.suppress(Missing):  # it went just now
                 _make_room(instance, name, replace)
             continue
+        claim = None
         try:
             claim = Claim(instance, control)
-        except InUse:  # another start took it for what an interrupted creation left
-            os.close(control)
-            continue
-        if _is_linked(control):
-            _remove(instance, but=Region.CONTROL)
-            return control, claim
-        claim.drop()  # the same, and it was quicker
+            if _is_linked(control):
+                return control, claim
+            claim.drop()
+        except InUse:
+            pass
+        # Another start took it for what an interrupted creation left, before or after we claimed it.
         os.close(control)
 
 
@@ -323,19 +318,18 @@ def _make_room(instance: str, name: str, replace: bool) -> None:
     """Unlink the segments that stand under a name which we want, if they may be."""
     control = _open(name)
     try:
-        claim = Claim(instance, control)
-        if not _is_linked(control):
-            return
-        header = _peek(control)
-        unfinished = os.fstat(control).st_size == 0 or (_is_ours(header) and header["state"] == SegmentState.NEW)
-        if not (unfinished or replace):
-            state = _name(SegmentState, header["state"]) if _is_ours(header) else "unreadable"
-            raise Exists(instance, "no table of that name", f"one that nobody owns, {state}")
-        if _is_ours(header):
-            place = int(offset(HEADER, "state"))
-            os.pwrite(control, int(SegmentState.NEW).to_bytes(4, sys.byteorder), place)  # S2
-        _remove(instance)
-        claim.drop()
+        with Claim(instance, control):
+            if not _is_linked(control):
+                return
+            found = header.read(control)
+            ours = header.is_ours(found)
+            unfinished = os.fstat(control).st_size == 0 or (ours and found["state"] == SegmentState.NEW)
+            if not (unfinished or replace):
+                state = header.name_of(SegmentState, found["state"]) if ours else "unreadable"
+                raise Exists(instance, "no table of that name", f"one that nobody owns, {state}")
+            if ours:
+                header.write_state(control, SegmentState.NEW)  # S2
+            _remove(instance)
     finally:
         os.close(control)
 
@@ -363,7 +357,12 @@ def _open(name: str) -> int:
 
 
 def _remove(instance: str, but: Region | None = None) -> None:
-    """Unlink the segments, CONTROL last; whoever calls has the claim."""
+    """Unlink the segments, CONTROL last; whoever calls has the claim.
+
+    Raises:
+        Forbidden: one of them is another user's; the others are gone.
+    """
+    refused = None
     for region in reversed(Region):
         if region is not but:
             name = segment_name(instance, region)
@@ -372,7 +371,9 @@ def _remove(instance: str, but: Region | None = None) -> None:
             except posix_ipc.ExistentialError:
                 continue
             except (posix_ipc.PermissionsError, OSError) as error:
-                raise Forbidden(name, "to unlink it", str(error)) from error
+                refused = Forbidden(name, "to unlink it", str(error))
+    if refused is not None:
+        raise refused
 
 
 def _exists(name: str) -> bool:
@@ -382,57 +383,6 @@ def _exists(name: str) -> bool:
 def _is_linked(descriptor: int) -> bool:
     """Whether a segment still has its name; one that has lost it is nobody's instance, whoever has claimed it."""
     return os.fstat(descriptor).st_nlink > 0
-
-
-# ------------------------------------------------------------------------------------------------ headers and maps
-def _peek(descriptor: int) -> np.void:
-    """Return the header of a segment as it is, HEADER; bytes that are not there are 0."""
-    return np.frombuffer(os.pread(descriptor, HEADER.itemsize, 0).ljust(HEADER.itemsize, b"\0"), HEADER)[0]
-
-
-def _is_ours(header: np.void) -> bool:
-    """Whether a header's fields mean what this program thinks that they mean."""
-    return (header["magic"], header["version"], header["digest"]) == (MAGIC, FORMAT_VERSION, digest())
-
-
-def _check(name: str, descriptor: int, region: Region, allowed: set[SegmentState]) -> np.void:
-    """Return the header of a segment, once it is known to be one that this program can use."""
-    size = os.fstat(descriptor).st_size
-    if size == 0:
-        raise WrongState(name, _names(allowed), SegmentState.NEW.name)  # S1
-    if size < HEADER_BYTES:
-        raise WrongSize(name, f"at least {HEADER_BYTES}", size)
-    header = _peek(descriptor)
-    for kind, expected, found in (
-        (WrongMagic, f"{MAGIC:#018x}", f"{header['magic']:#018x}"),
-        (WrongVersion, FORMAT_VERSION, int(header["version"])),
-        (WrongDigest, f"{digest():#018x}", f"{header['digest']:#018x}"),
-        (WrongRegion, region.name, _name(Region, header["region"])),
-        (WrongBoot, fresh.boot_id().hex(), header["boot_id"].tobytes().hex()),
-    ):
-        if expected != found:
-            raise kind(name, expected, found)
-    if header["state"] not in allowed:
-        raise WrongState(name, _names(allowed), _name(SegmentState, header["state"]))
-    if header["size"] != size:
-        raise WrongSize(name, int(header["size"]), size)
-    return header
-
-
-def _geometry(name: str, header: np.void) -> Geometry:
-    """Return the sizes that a header names."""
-    try:
-        return Geometry(*(int(header[field]) for field in ("capacity", "zones_in_use_max", "extension_share")))
-    except ValueError as error:
-        raise SegmentError(name, "a possible capacity", str(error)) from None
-
-
-def _names(states: set[SegmentState]) -> str:
-    return " or ".join(state.name for state in sorted(states))
-
-
-def _name(enum: type[IntEnum], value: int) -> str:
-    return enum(value).name if value in set(enum) else str(value)
 
 
 def _map_all(name: str, geometry: Geometry, files: dict[Region, int], *, reserve: bool) -> Table:
@@ -452,10 +402,10 @@ def _map_all(name: str, geometry: Geometry, files: dict[Region, int], *, reserve
     return table
 
 
-def _move(name: str, header: np.ndarray, act: Act) -> None:
-    """Carry out a row of TRANSITIONS, in one store."""
-    before = SegmentState(header["state"][0])
+def _move(name: str, control: np.ndarray, act: Act) -> None:
+    """Carry out a row of TRANSITIONS on CONTROL's header, in one store."""
+    before = SegmentState(control["state"][0])
     if (before, act) not in AFTER:
         possible = {row.before for row in TRANSITIONS if row.act is act}
-        raise WrongState(name, _names(possible), before.name)
-    header["state"] = AFTER[before, act]
+        raise WrongState(name, header.names(possible), before.name)
+    control["state"] = AFTER[before, act]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from . import claim, roster, space
-from .layout import FORMAT_VERSION, HEADER, MAGIC, PARTICIPANT, ROSTER_MAX, Region, SegmentState, digest
+from . import claim, header, roster, space
+from .layout import MAGIC, PARTICIPANT, ROSTER_MAX, Region, SegmentState
 from .sizing import Geometry
 
 _PREFIX = "zonetrack."
@@ -87,17 +87,17 @@ def _look(one: Found) -> None:
     try:
         one.owner = claim.holder(descriptor)
         size = os.fstat(descriptor).st_size
-        header = np.frombuffer(os.pread(descriptor, HEADER.itemsize, 0).ljust(HEADER.itemsize, b"\0"), HEADER)[0]
+        found = header.read(descriptor)
         if size == 0:
             one.state = SegmentState.NEW.name
-        elif header["magic"] != MAGIC:
+        elif found["magic"] != MAGIC:
             one.state = "NOT ZONETRACK'S"
-        elif (header["version"], header["digest"]) != (FORMAT_VERSION, digest()):
+        elif not header.is_ours(found):
             one.state = "ANOTHER VERSION"
         else:
-            one.connections, one.created_s = int(header["capacity"]), int(header["created_s"])
+            one.connections, one.created_s = int(found["capacity"]), int(found["created_s"])
             try:
-                one.state = SegmentState(header["state"]).name
+                one.state = SegmentState(found["state"]).name
                 _call_roll(one, descriptor)
             except ValueError:  # a word that is no member of its enum
                 one.state = "CORRUPT"

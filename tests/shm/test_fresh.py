@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from zonetrack.shm import fresh, segment
+from zonetrack.shm import header, segment
 from zonetrack.shm.layout import (
     BLOCK_RECORDS,
     ENTRY,
@@ -37,19 +37,19 @@ def table():
 
 @pytest.mark.parametrize("region", Region)
 def test_headers_say_what_they_head(table, region):
-    header = fresh.header(table, region)[0]
-    assert header["magic"] == MAGIC
-    assert header["version"] == FORMAT_VERSION
-    assert header["region"] == region
-    assert header["digest"] == digest()
-    assert header["boot_id"].tobytes() == fresh.boot_id()
-    assert header["size"] == GEOMETRY.region_bytes(region) == table.regions[region].nbytes
-    assert header["state"] == SegmentState.READY
-    assert (header["capacity"], header["zones_in_use_max"]) == (3000, 10)
+    head = header.mapped(table, region)[0]
+    assert head["magic"] == MAGIC
+    assert head["version"] == FORMAT_VERSION
+    assert head["region"] == region
+    assert head["digest"] == digest()
+    assert head["boot_id"].tobytes() == header.boot_id()
+    assert head["size"] == GEOMETRY.region_bytes(region) == table.regions[region].nbytes
+    assert head["state"] == SegmentState.READY
+    assert (head["capacity"], head["zones_in_use_max"]) == (3000, 10)
 
 
 def test_all_regions_are_of_one_generation(table):
-    assert len({int(fresh.header(table, region)["generation"][0]) for region in Region}) == 1
+    assert len({int(header.mapped(table, region)["generation"][0]) for region in Region}) == 1
 
 
 def test_the_magic_can_be_read_in_a_dump(table):

@@ -9,7 +9,7 @@ import posix_ipc
 import private_shm
 import pytest
 from forked import Child
-from zonetrack.shm import errors, fresh, roster, segment, space
+from zonetrack.shm import errors, header, roster, segment, space
 from zonetrack.shm.layout import (
     ENTRY,
     HEADER,
@@ -35,6 +35,10 @@ def entries(table):
 
 def header_of(instance, region=Region.CONTROL):
     return np.memmap(path(instance, region), HEADER, "r+", shape=1)
+
+
+def page_of(head):
+    return head.tobytes().ljust(HEADER_BYTES, b"\0")
 
 
 def segments_of(instance):
@@ -191,7 +195,7 @@ def test_memory_stays_mapped_as_long_as_it_is_used(instance):
         ("digest", 0x77, errors.WrongDigest, "found 0x0000000000000077"),
         ("region", Region.DUE, errors.WrongRegion, "found DUE"),
         ("region", 99, errors.WrongRegion, "found 99"),
-        ("boot_id", 0, errors.WrongBoot, f"expected {fresh.boot_id().hex()}, found {'0' * 32}"),
+        ("boot_id", 0, errors.WrongBoot, f"expected {header.boot_id().hex()}, found {'0' * 32}"),
         ("state", SegmentState.NEW, errors.WrongState, "expected READY, found NEW"),
         ("state", 9, errors.WrongState, "expected READY, found 9"),
         ("generation", 1, errors.WrongGeneration, "0x"),
@@ -254,7 +258,7 @@ def test_attach_while_it_is_being_made(instance):
     for use_claim in (False, True):
         with pytest.raises(errors.WrongState, match=r"expected READY.*, found NEW"):
             segment.attach(instance, claim=use_claim)
-    path(instance).write_bytes(fresh.new_header(SMALL, Region.CONTROL, 5).tobytes().ljust(HEADER_BYTES, b"\0"))
+    path(instance).write_bytes(page_of(header.new(SMALL, Region.CONTROL, 5)))
     for use_claim in (False, True):
         with pytest.raises(errors.WrongState, match=r"expected READY.*, found NEW"):
             segment.attach(instance, claim=use_claim)
@@ -312,7 +316,7 @@ def test_a_killed_owner_s_forked_children_do_not_keep_the_claim(instance):
 
 
 def test_what_an_interrupted_creation_left_is_no_obstacle(instance):
-    for leftover in (b"", fresh.new_header(SMALL, Region.CONTROL, 5).tobytes().ljust(HEADER_BYTES, b"\0")):
+    for leftover in (b"", page_of(header.new(SMALL, Region.CONTROL, 5))):
         path(instance).write_bytes(leftover)
         path(instance, Region.ENTRIES).write_bytes(b"something")
         with segment.create(instance, SMALL) as made:
@@ -508,17 +512,33 @@ def test_another_user_s_instance_is_not_touched(instance):
     segment.attach(instance).close()
 
 
+def test_another_user_s_remains_are_in_the_way_but_nothing_else_is_left(instance):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+
+    def work(child):
+        os.setresuid(65534, 65534, 65534)
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(errors.Forbidden, match=r"\.entries: no access: expected to unlink it"):
+            segment.create(instance, SMALL)
+        child.say((segments_of(instance), len(os.listdir("/proc/self/fd")) - before))
+
+    path(instance, Region.ENTRIES).write_bytes(b"")
+    with Child(work) as child:
+        assert child.hear() == ([path(instance, Region.ENTRIES).name], 0)
+
+
 @pytest.mark.parametrize("before", SegmentState)
 @pytest.mark.parametrize("act", segment.Act)
 def test_what_is_not_in_the_table_is_illegal(before, act):
     rows = [row for row in segment.TRANSITIONS if (row.before, row.act) == (before, act)]
     assert len(rows) == ((before, act) in segment.AFTER)
-    header = np.zeros(1, HEADER)
-    header["state"] = before
+    control = np.zeros(1, HEADER)
+    control["state"] = before
     if rows:
-        segment._move("x", header, act)
-        assert header["state"] == rows[0].after
+        segment._move("x", control, act)
+        assert control["state"] == rows[0].after
     else:
         with pytest.raises(errors.WrongState):
-            segment._move("x", header, act)
-        assert header["state"] == before
+            segment._move("x", control, act)
+        assert control["state"] == before
