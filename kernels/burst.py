@@ -2,11 +2,13 @@
 
 Three stages over the burst, so that memory is fetched for many packets while few are worked on:
 
-    parse     every frame; hash its key, fetch the home lines of the index
-    glance    look for the tag in those lines, fetch the record that it points to
+    parse     every frame; hash its key, fetch the home line in the index
+    glance    look for the tag in that line, fetch the record that it points to, or else the neighbour line
     track     each packet in order: find and lock, judge, update, unlock; or make a record
 
 A later packet of a burst sees what an earlier one did: only ``track`` decides, the two stages before it give hints.
+``glance`` runs a few packets ahead of ``track``, not over the whole burst: a core has some sixteen line fill buffers, and
+three lines for each of 32 packets at once would wait for them.
 
 Concurrency: beside any number of other bursts, sweeps and flushes, in this process or another.  Between packets nothing is
 held; within one, one record's lock, or the segments of an insert.
@@ -57,6 +59,8 @@ frame_at = memory.record_at(FRAME)
 parsed_at = memory.record_at(PARSED)
 verdict_at = memory.record_at(VERDICT)
 
+AHEAD = u64(6)
+"""Packets that are glanced at before their turn: their lines arrive while others are tracked."""
 MAKE_ROUNDS_MAX = 4
 """Times that a packet may lose the race to insert, find the winner gone again, and begin anew."""
 
@@ -99,25 +103,27 @@ def _parse(views, frames, i):
     hash_ = tuples.hash_key(views, _key(views, i, u64(parsed.kind)))
     parsed.hash = hash_
     word = zones.load_word(views, zone)
+    parsed.zone_word = word
     if zones.directory_of(word) == ZERO:
         return
     segment = index.segment_of(views, word, hash_)
     if segment != ZERO:
         line = index.home_line(views, segment - ONE, hash_)
         memory.prefetch(line)
-        memory.prefetch(line ^ _LINE)
         parsed.line = line
 
 
 @inlined
 def _glance(views, i):
-    """Fetch the record whose tag stands in the lines of packet ``i``."""
+    """Fetch the record whose tag stands in the home line of packet ``i``, or else the line's neighbour."""
     parsed = _parsed(views, i)
     line = u64(parsed.line)
     if line == ZERO:
         return
-    candidate = index.glance(views, line, index.tag_of(u64(parsed.hash)))
-    if candidate != ZERO:
+    candidate = index.glance(line, index.tag_of(u64(parsed.hash)))
+    if candidate == ZERO:
+        memory.prefetch(line ^ _LINE)
+    else:
         parsed.candidate = candidate
         entry = entries.address(views, candidate - ONE)
         memory.prefetch(entry)
@@ -182,7 +188,7 @@ def _find(views, parsed, i):
     """Find and lock the connection of packet ``i``: first where the glance pointed, then properly."""
     key = _key(views, i, u64(parsed.kind))
     candidate = u64(parsed.candidate)
-    if candidate != ZERO:
+    if candidate != ZERO and zones.load_word(views, u64(parsed.zone)) == u64(parsed.zone_word):
         found = index.confirm(views, candidate - ONE, key)
         if found != index.MISS:
             return found
@@ -304,6 +310,8 @@ def _make(views, parsed, i, count, settings, now_ms, verdict):
         NONE: made.  ADOPTED: somebody else was first, find it.  Else the reason why not; the packet stays uncommitted.
     """
     zone = u64(parsed.zone)
+    if zones.credit(views) != ZERO and zones.credit_zone(views) != zone and not zones.return_credit(views):
+        return u64(Reason.BUSY)
     record = entries.take(views)
     if record == entries.NONE:
         intents.done(views)
@@ -332,11 +340,7 @@ def _make(views, parsed, i, count, settings, now_ms, verdict):
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
     locks.drop(entry + entries.LOCK)
 
-    if zones.credit(views) != ZERO and zones.credit_zone(views) != zone:
-        zones.return_credit(views)
-    reason = u64(Reason.BUSY)
-    if zones.credit(views) == ZERO or zones.credit_zone(views) == zone:
-        reason = index.insert(views, record, zone, _wanted(views, i, count, zone))
+    reason = index.insert(views, record, zone, _wanted(views, i, count, zone))
     if reason != _NONE:
         intents.set_record(views, record, Step.ALLOC)
         entries.release(views, record)
@@ -421,15 +425,18 @@ def track_burst(views, frames, count, now_ms, verdicts):
     """
     for i in range(count):
         _parse(views, frames, u64(i))
-    for i in range(count):
+    for i in range(min(count, AHEAD)):
         _glance(views, u64(i))
     valid = ZERO
     bytes_ = ZERO
     for i in range(count):
-        if delete_list.is_crowded(views):
-            delete_list.run(views)
+        if u64(i) + AHEAD < count:
+            _glance(views, u64(i) + AHEAD)
         verdict = verdict_at(verdicts + u64(i) * _VERDICT_SIZE)
-        _track(views, frames, u64(i), count, now_ms, verdict)
+        if delete_list.is_crowded(views) and not delete_list.make_room(views):
+            _refuse(views, _parsed(views, u64(i)), verdict, u64(Reason.BUSY))
+        else:
+            _track(views, frames, u64(i), count, now_ms, verdict)
         bytes_ += u64(_parsed(views, u64(i)).ip_bytes)
         if u64(verdict.ct_state) & u64(CtState.INV) == ZERO:
             valid += ONE

@@ -28,7 +28,9 @@ from .jit import inlined, kernel
 from .words import EIGHT, LOW_8, ONE, THREE, ZERO, u64
 
 ROOM_MIN = u64(32)
-"""Places a caller may count on: a burst runs the list before each packet that would find fewer."""
+"""Places below which the list is run before anything is added."""
+ROOM_NEEDED = u64(8)
+"""Places that one packet may need; with fewer, after a run, it is BUSY: lines wait for a lock."""
 ROUNDS_MAX = 8
 """Looks at lines whose zone changed between choosing the segment and locking it."""
 
@@ -58,6 +60,14 @@ def is_crowded(views):
     return length(views) + ROOM_MIN > _MAX
 
 
+@kernel
+def make_room(views):
+    """Run the list if it is crowded; False when it stays full, for its lines wait for a lock."""
+    if is_crowded(views):
+        run(views)
+    return length(views) + ROOM_NEEDED <= _MAX
+
+
 @inlined
 def _record_of(line):
     return memory.read32(line)
@@ -82,7 +92,7 @@ def _set_line_step(line, step):
 def mark(views, record):
     """Make a LIVE record DEAD and put it on the own list: the commit point of a delete.
 
-    The record's lock is held, and stays held; the list has room.  Intent: MARK, record, incarnation.
+    The record's lock is held, and stays held; ``make_room`` said so.  Intent: MARK, record, incarnation.
     """
     entry = entries.address(views, record)
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
@@ -109,8 +119,10 @@ def delete(views, record, key, incarnation):
 
     Returns:
         True when this call made it DEAD; it leaves the index with the next run.  False: it was not LIVE, not that
-        connection any more, or its lock was not had.
+        connection any more, its lock was not had, or the list is full.
     """
+    if not make_room(views):
+        return False
     entry = entries.address(views, record)
     intents.set_record(views, record, Step.UPDATE)
     if not locks.take(entry + entries.LOCK, views.me):
@@ -300,22 +312,12 @@ def _uncount(views):
 
 
 @kernel
-def _compact(views):
-    """Move what is left to the front; a line that stands twice for a moment is one record and one incarnation."""
-    kept = ZERO
+def _trim(views):
+    """Shorten the list by the lines at its end that are done; lines never move, for one that stood twice is freed twice."""
     n = length(views)
-    for i in range(n):
-        line = _line(views, u64(i))
-        if _step_of(line) == u64(Step.NONE):
-            continue
-        if kept != u64(i):
-            to = _line(views, kept)
-            memory.release32(to, _record_of(line))
-            memory.release32(to + _INCARNATION, memory.read32(line + _INCARNATION))
-            memory.release32(to + _ZONE_STEP, memory.read32(line + _ZONE_STEP))
-            _set_line_step(line, Step.NONE)
-        kept += ONE
-    memory.release32(views.intent + _LENGTH, kept)
+    while n != ZERO and _step_of(_line(views, n - ONE)) == u64(Step.NONE):
+        n -= ONE
+    memory.release32(views.intent + _LENGTH, n)
 
 
 @kernel
@@ -323,7 +325,7 @@ def run(views):
     """Take the records of the own list out of the index and the counts, and free them.
 
     Returns:
-        Lines that are left, because a lock was not had in time; they wait for the next run.
+        Lines up to the last one that is left, because a lock was not had in time; it waits for the next run.
 
     Concurrency:
         Holds nothing when called and when it returns; one segment's lock, or one zone's count, at a time.
@@ -332,5 +334,5 @@ def run(views):
         return ZERO
     _unindex(views)
     _uncount(views)
-    _compact(views)
+    _trim(views)
     return length(views)

@@ -14,7 +14,8 @@ plane has a place on the roster for it.
 
 Ordering
     R3  release zone word         everything that is in the old directory before it
-    The segment goes back (owner me -> 0) after it was seen empty under its lock; step and cursor are one word.
+    The segment goes back (owner me -> 0) after it was seen empty under its lock; step and cursor are one word, and the
+    cursor stands in a field of its own while the step word says what becomes of a record.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def detach(views, zone):
         intents.done(views)
         return ZERO
     intents.set_zone(views, zone, word)
+    intents.set_field(views, intents.CURSOR, ZERO)
     zones.publish_word(views, zone, zones.next_word(word, ZERO, ZERO))  # R3
     memory.release32(index.directory_owner(views, zones.depth_of(word), directory), views.me)
     intents.set_step_with_cursor(views, Step.RECLAIM, ZERO)
@@ -80,27 +82,11 @@ def _occupant(views, segment):
 
 
 @kernel
-def _free(views, record, zone, cursor):
-    """Take one record out of the counts and free it; it is DEAD, ours, and has no slot."""
-    intents.set_step(views, Step.UNCOUNT)
-    for _ in range(TRIES_MAX):
-        if zones.lock_counts(views, zone):
-            count = zones.count_of(views, zone)
-            total = zones.global_count(views)
-            intents.set_step_with_counts(views, Step.UNCOUNT_WRITING, count, total)
-            zones.store_counts(views, zone, count - ONE, total - ONE)
-            intents.set_step(views, Step.UNCOUNTED)
-            zones.unlock_counts(views, zone)
-            entries.release(views, record)
-            intents.set_step_with_cursor(views, Step.RECLAIM, cursor)
-            counters.count(views, Reason.FLUSHED)
-            return True
-    return False
+def _reclaim_record(views, zone, word, segment, record):
+    """Take the record that a slot of ``segment`` names out of the detached directory; False when locks were not had.
 
-
-@kernel
-def _reclaim_record(views, zone, word, segment, record, cursor):
-    """Take the record that a slot of ``segment`` names out of the detached directory; False when locks were not had."""
+    The counts' locks are taken before anything is changed, under the segments', so it is done whole or not at all.
+    """
     entry = entries.address(views, record)
     hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
     second = entries.second_key(views, entry)
@@ -110,16 +96,18 @@ def _reclaim_record(views, zone, word, segment, record, cursor):
     low = min(first_segment, second_segment)
     high = max(first_segment, second_segment)
     intents.set_record(views, record, Step.RECLAIM)
-    intents.set_step_with_cursor(views, Step.RECLAIM, cursor)
     if not index.lock_pair(views, low, high):
         return False
     # The slot and the key still so?  Both were read without a lock.
     here = segment == first_segment or segment == second_segment
     if not here or not index.has_slot(views, first_segment, hash_, record):
         index.unlock_pair(views, low, high)
-        intents.set_step_with_cursor(views, Step.RECLAIM, cursor)
         return True
+    if not zones.lock_counts(views, zone):
+        index.unlock_pair(views, low, high)
+        return False
     if not locks.take(entry + entries.LOCK, views.me):
+        zones.unlock_counts(views, zone)
         index.unlock_pair(views, low, high)
         return False
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
@@ -131,8 +119,16 @@ def _reclaim_record(views, zone, word, segment, record, cursor):
     if second != ZERO:
         index.clear(views, second_segment, second_hash, record)
     intents.set_step(views, Step.CLEARED)
+    count = zones.count_of(views, zone)
+    total = zones.global_count(views)
+    intents.set_step_with_counts(views, Step.UNCOUNT_WRITING, count, total)
+    zones.store_counts(views, zone, count - ONE, total - ONE)
+    intents.set_step(views, Step.UNCOUNTED)
+    zones.unlock_counts(views, zone)
     index.unlock_pair(views, low, high)
-    return _free(views, record, zone, cursor)
+    entries.release(views, record)
+    counters.count(views, Reason.FLUSHED)
+    return True
 
 
 @kernel
@@ -148,6 +144,7 @@ def _give_back(views, segment, next_cursor):
     memory.release32(index.owner_address(views, segment), views.me)  # while its lock is held it is not in the pool
     index.unlock_pair(views, segment, segment)
     memory.release32(index.owner_address(views, segment), ZERO)
+    intents.set_field(views, intents.CURSOR, next_cursor)
     intents.set_step_with_cursor(views, Step.RECLAIM, next_cursor)
     return True
 
@@ -180,7 +177,9 @@ def reclaim(views, zone, word, cursor, records_budget):
             slot = _occupant(views, segment)
             if slot == ZERO or freed >= records_budget:
                 break
-            if not _reclaim_record(views, zone, word, segment, (slot & LOW_32) - ONE, cursor):
+            done = _reclaim_record(views, zone, word, segment, (slot & LOW_32) - ONE)
+            intents.set_step_with_cursor(views, Step.RECLAIM, cursor)
+            if not done:
                 return cursor
             freed += ONE
         if freed >= records_budget:

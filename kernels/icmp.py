@@ -11,8 +11,8 @@ import numpy as np
 
 from ..shm.layout import ENTRY, CtState, Status, VerdictFlag, Way
 from ..shm.reasons import Reason
+from . import memory
 from .jit import inlined, kernel
-from .memory import record_at
 from .words import LOW_8, ONE, ZERO, u64
 
 REQUESTS4 = (8, 13, 15, 17)
@@ -36,7 +36,7 @@ _RELATED_REPLY = _RELATED | u64(CtState.RPL)
 _COMMITTED, _VERDICT_ASSURED = u64(VerdictFlag.COMMITTED), u64(VerdictFlag.ASSURED)
 _ORIG = u64(Way.ORIG)
 
-entry_at = record_at(ENTRY)
+entry_at = memory.record_at(ENTRY)
 
 
 @inlined
@@ -60,6 +60,7 @@ def related(entry, inner_way, parsed, verdict):
     Concurrency:
         The record's lock is held.
     """
+    memory.seldom()
     record = entry_at(entry)
     if inner_way == _ORIG:
         verdict.ct_state = _RELATED_REPLY

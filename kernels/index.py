@@ -208,14 +208,11 @@ def find(views, key, hash_, zone):
 
 
 @inlined
-def glance(views, line, tag):
-    """Return a record + 1 whose tag stands in the pair of ``line``, 0 when none does; no lock, a hint only."""
+def glance(line, tag):
+    """Return a record + 1 whose tag stands in a line, 0 when none does; no lock, a hint only."""
     matches = memory.match_line(line, tag)
     if matches == ZERO:
-        line ^= _LINE
-        matches = memory.match_line(line, tag)
-        if matches == ZERO:
-            return ZERO
+        return ZERO
     return memory.read64(line + (memory.lowest_bit(matches) << THREE)) & LOW_32
 
 

@@ -31,8 +31,7 @@ SEGMENT_SPLIT = offset(INTENT, "segment_split")
 ZONE = offset(INTENT, "zone")
 CREDIT = offset(INTENT, "credit")
 CREDIT_ZONE = offset(INTENT, "credit_zone")
-BATCH = offset(INTENT, "batch")
-BATCH_END = offset(INTENT, "batch_end")
+CURSOR = offset(INTENT, "cursor")
 
 _GLOBAL_SHIFT = u64(STEP_BITS)
 _ZONE_SHIFT = u64(STEP_BITS + BEFORE_BITS)
@@ -53,7 +52,7 @@ def set_step_with_counts(views, step, zone_count, global_count):
 
 @inlined
 def set_step_with_cursor(views, step, cursor):
-    """Say, in one store, how far it has come and where to go on."""
+    """Say, in one store, how far it has come and a number with it: where to go on, or a value before."""
     memory.release64(views.intent + STEP, (cursor << _GLOBAL_SHIFT) | u64(step))
 
 

@@ -79,7 +79,7 @@ def _sweep_block(views, block, now_ms):
     for i in range(n):
         if u64(i) + u64(_AHEAD) < n:
             memory.prefetch(entries.address(views, memory.le64(views.candidates + (u64(i + _AHEAD) << THREE))))
-        if delete_list.is_crowded(views) and delete_list.run(views) != ZERO and delete_list.is_crowded(views):
+        if not delete_list.make_room(views):
             break  # its lines wait for a lock; the hints stay due
         if _judge(views, memory.le64(views.candidates + (u64(i) << THREE)), now_ms):
             expired += ONE

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from ..shm.layout import ENTRY, Setting, Status, Way, offset
 from ..shm.reasons import Reason
-from . import outcome, tcp_window
+from . import memory, outcome, tcp_window
 from .jit import inlined, kernel
-from .memory import record_at
 from .outcome import Outcome
 from .tcp_states import (
     ASSURES,
@@ -49,7 +48,8 @@ SHORTEN_FROM_MS = u64(120_000)
 """Connections with less to live are left alone when both sides end them with numbers that cannot be right."""
 
 PROTOCOL = offset(ENTRY, "protocol")
-entry_at = record_at(ENTRY)
+EXPIRY = offset(ENTRY, "expiry_ms")
+entry_at = memory.record_at(ENTRY)
 
 _BE_LIBERAL, _SEQ_CHECK = u64(Setting.BE_LIBERAL), u64(Setting.SEQ_CHECK)
 _LOOSE, _IGNORE_INVALID_RST = u64(Setting.LOOSE), u64(Setting.IGNORE_INVALID_RST)
@@ -126,6 +126,7 @@ def begin(entry, parsed):
 @kernel
 def _let_by(entry, way, parsed, segment, handling, challenged):
     """Remember a segment that may belong to another incarnation; or find that it completes one that was remembered."""
+    memory.seldom()
     protocol = entry + PROTOCOL
     last = peers_at(protocol)
     end = end_of(parsed)
@@ -163,6 +164,7 @@ def _let_by(entry, way, parsed, segment, handling, challenged):
 @kernel
 def _reset(entry, way, parsed, settings, step):
     """Decide whether a RST may close a connection that is not closing yet; return the step and whether it needs a window."""
+    memory.apart()
     record = entry_at(entry)
     protocol = entry + PROTOCOL
     last = peers_at(protocol)
@@ -208,6 +210,7 @@ def _reset(entry, way, parsed, settings, step):
 @kernel
 def _before_step(entry, way, parsed, segment, settings, step):
     """Decide what Handling asks for; return the step to take, with _NO_WINDOW, or _DECIDED and an outcome."""
+    memory.apart()
     protocol = entry + PROTOCOL
     last = peers_at(protocol)
     handling = handling_of(step)
@@ -246,6 +249,7 @@ def _refused(entry, way, segment, finding, now_ms):
     When both sides have tried to end the connection with numbers that cannot be right, tracker and hosts are out of sync:
     the connection must not stay for days, so its expiry is brought forward.
     """
+    memory.seldom()
     if finding & LOW_8 == _FINDING_LET_BY:
         return outcome.let_by(finding >> EIGHT)
     invalid = outcome.invalid(finding >> EIGHT)
@@ -255,7 +259,7 @@ def _refused(entry, way, segment, finding, now_ms):
     last = peers_at(entry + PROTOCOL)
     last_segment = u64(last.last_segment)
     if u64(last.last_way) != way and (last_segment == _FIN or last_segment == _RST):
-        if u64(record.expiry_ms) >= now_ms + SHORTEN_FROM_MS:
+        if memory.read64(entry + EXPIRY) >= now_ms + SHORTEN_FROM_MS:
             return outcome.shortened(invalid, outcome.term(_UNACKNOWLEDGED, _UNACKNOWLEDGED))
     else:
         last.last_segment = segment
@@ -266,6 +270,7 @@ def _refused(entry, way, segment, finding, now_ms):
 @kernel
 def _mend(entry):
     """Take up a connection whose last writer died while it wrote."""
+    memory.seldom()
     tcp_window.mend(entry + PROTOCOL)
     record = entry_at(entry)
     record.status = u64(record.status) & _ALL_STATUS_BUT_TORN

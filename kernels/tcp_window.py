@@ -139,6 +139,7 @@ def offers(parsed):
 
     Reads at most OPTIONS_MAX options, none beyond ``options_bytes``; an option that is cut short ends the list.
     """
+    memory.apart()
     scale, flags = ZERO, ZERO
     at, left = u64(parsed.l4) + HEADER_BYTES, u64(parsed.options_bytes)
     for _ in range(OPTIONS_MAX):
@@ -167,6 +168,7 @@ def offers(parsed):
 @kernel
 def highest_sack(parsed):
     """Return the highest right edge of a segment's SACK blocks (RFC 2018 3), or its acknowledgment if that is higher."""
+    memory.apart()
     sack = u64(parsed.ack)
     at, left = u64(parsed.l4) + HEADER_BYTES, u64(parsed.options_bytes)
     for _ in range(OPTIONS_MAX):
@@ -210,6 +212,7 @@ def sack_of(parsed, receiver_flags):
 @kernel
 def open_with_syn(protocol, parsed):
     """Set up a connection that begins with a SYN."""
+    memory.apart()
     memory.set_bytes(protocol, ZERO, _PEERS_BYTES)
     sender = peer_at(peer_address(protocol, ZERO))
     receiver = peer_at(peer_address(protocol, ONE))
@@ -228,6 +231,7 @@ def open_with_syn(protocol, parsed):
 @kernel
 def pick_up(protocol, parsed):
     """Set up a connection in its middle: both sides are liberal, for the scale of their windows was not seen."""
+    memory.seldom()
     memory.set_bytes(protocol, ZERO, _PEERS_BYTES)
     sender = peer_at(peer_address(protocol, ZERO))
     receiver = peer_at(peer_address(protocol, ONE))
@@ -246,6 +250,7 @@ def mend(protocol):
 
     As a connection that is picked up in the middle, whose history is lost just so.
     """
+    memory.seldom()
     for way in range(2):
         peer = peer_at(peer_address(protocol, u64(way)))
         peer.maxwin = ZERO
@@ -259,6 +264,7 @@ def mend(protocol):
 @kernel
 def forget(protocol, way):
     """Make the side that sends in direction ``way`` one that was never seen, but for being liberal."""
+    memory.seldom()
     peer = peer_at(peer_address(protocol, way))
     peer.end = ZERO
     peer.maxend = ZERO
@@ -271,6 +277,7 @@ def forget(protocol, way):
 @kernel
 def _first_of_side(protocol, way, parsed):
     """Learn a side from its SYN or SYN-ACK."""
+    memory.apart()
     sender = peer_at(peer_address(protocol, way))
     receiver = peer_at(peer_address(protocol, ONE - way))
     end = end_of(parsed)
@@ -289,6 +296,7 @@ def _first_of_side(protocol, way, parsed):
 @kernel
 def _learn(protocol, way, parsed, sack):
     """Learn a side of which the beginning was not seen."""
+    memory.seldom()
     sender = peer_at(peer_address(protocol, way))
     receiver = peer_at(peer_address(protocol, ONE - way))
     end = end_of(parsed)
@@ -308,6 +316,7 @@ def _learn(protocol, way, parsed, sack):
 @kernel
 def _beyond(protocol, way, end, sack, liberal):
     """Return the finding on a segment that begins above the window."""
+    memory.seldom()
     sender = peer_at(peer_address(protocol, way))
     receiver = peer_at(peer_address(protocol, ONE - way))
     maxwin = u64(receiver.maxwin)

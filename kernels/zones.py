@@ -222,7 +222,7 @@ def take_credit(views, zone, wanted):
     intents.set_field(views, intents.CREDIT_ZONE, zone)
     intents.set_step_with_counts(views, Step.CREDIT_WRITING, count, total)
     store_counts(views, zone, count + n, total + n)
-    intents.set_field(views, intents.CREDIT, n)
+    intents.set_field(views, intents.CREDIT, n)  # the last word, so that repair sees whether it was done
     intents.set_step(views, Step.LOCKS)
     unlock_counts(views, zone)
     return u64(Reason.NONE)
@@ -260,9 +260,9 @@ def return_credit(views):
         return False
     count = count_of(views, zone)
     total = global_count(views)
-    intents.set_step_with_counts(views, Step.CREDIT_WRITING, count, total)
+    intents.set_step_with_counts(views, Step.CREDIT_BACK_WRITING, count, total)
     store_counts(views, zone, count - n, total - n)
-    intents.set_field(views, intents.CREDIT, ZERO)
+    intents.set_field(views, intents.CREDIT, ZERO)  # the last word, so that repair sees whether it was done
     intents.done(views)
     unlock_counts(views, zone)
     return True

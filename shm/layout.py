@@ -311,8 +311,9 @@ class Step(IntEnum):
     BATCH_UNCOUNT = 21
     BATCH_UNCOUNT_WRITING = 22
     BATCH_FREE = 23
-    CREDIT_WRITING = 24  # taking or giving back a burst's credit, counts before it beside
+    CREDIT_WRITING = 24  # taking a burst's credit, counts before it beside; the credit word is the last one written
     SPEND = 25  # taking one from the own credit, its value before beside
+    CREDIT_BACK_WRITING = 26  # giving credit back, likewise
 
 
 # step word: 0 | zone count before 29 | global count before 29 | step 6; or cursor 58 | step 6
@@ -332,9 +333,8 @@ INTENT = np.dtype(
         ("zone", "u4"),
         ("credit", "u4"),  # connections reserved for this burst and not yet used ...
         ("credit_zone", "u4"),  # ... in this zone
-        ("batch", "u4"),  # entries of the delete list that this step is about: first ...
-        ("batch_end", "u4"),  # ... and one past the last
-        ("reserved", "u4"),
+        ("cursor", "u4"),  # of a flush, while the step word says what becomes of one of its records
+        ("reserved", "u4", (2,)),
     ],
     align=True,
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 from zonetrack.kernels import delete_list, entries, index, intents, locks, memory, tuples, zones
 from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.words import THIRTY_TWO, ZERO, u64
-from zonetrack.shm.layout import Step
+from zonetrack.shm.layout import KEY_WORDS, Step
 from zonetrack.shm.reasons import Reason
+
+KEY_BYTES = u64(8 * KEY_WORDS)
 
 
 def key(low: int, high: int, low_port: int = 0, high_port: int = 0, zone: int = 0, protocol: int = 17) -> np.ndarray:
@@ -28,6 +32,9 @@ def make(views, key_, reply_key, expiry_ms, wanted):
     Returns:
         Reason << 32 | record; the record is NONE when no record was to be had.
     """
+    zone = tuples.zone_of(key_)
+    if zones.credit(views) != ZERO and zones.credit_zone(views) != zone:
+        zones.return_credit(views)
     record = entries.take(views)
     if record == entries.NONE:
         intents.done(views)
@@ -38,7 +45,6 @@ def make(views, key_, reply_key, expiry_ms, wanted):
     memory.write64(entry + entries.EXPIRY, expiry_ms)
     entries.set_due(views, record, entry, entries.due_units(expiry_ms))
     locks.drop(entry + entries.LOCK)
-    zone = tuples.zone_of(key_)
     reason = u64(Reason.NONE)
     if reply_key != ZERO:
         if entries.take_extension(views, record):
@@ -47,8 +53,6 @@ def make(views, key_, reply_key, expiry_ms, wanted):
         else:
             reason = u64(Reason.EXTENSION_FULL)
     if reason == u64(Reason.NONE):
-        if zones.credit(views) != ZERO and zones.credit_zone(views) != zone:
-            zones.return_credit(views)
         reason = index.insert(views, record, zone, wanted)
     if reason != u64(Reason.NONE):
         intents.set_record(views, record, Step.ALLOC)
@@ -82,8 +86,8 @@ def refresh(views, key_, expiry_ms):
 @kernel
 def mark(views, key_):
     """Make a key's connection DEAD and put it on the own delete list; its record, MISS or BUSY."""
-    if delete_list.is_crowded(views):
-        delete_list.run(views)
+    if not delete_list.make_room(views):
+        return index.BUSY
     record = index.find(views, key_, tuples.hash_key(views, key_), tuples.zone_of(key_))
     if record != index.MISS and record != index.BUSY:
         delete_list.mark(views, record)
@@ -98,3 +102,43 @@ def remove(views, key_):
     record = mark(views, key_)
     delete_list.run(views)
     return record
+
+
+class Operation(IntEnum):
+    """What ``many`` does with each key."""
+
+    MAKE = 0
+    FIND = 1
+    REFRESH = 2
+    MARK = 3
+    REMOVE = 4
+
+
+@kernel
+def many(views, operation, keys, reply_keys, count, expiry_ms, wanted, results):
+    """Do one operation with each of many keys.
+
+    Args:
+        operation: Operation, as u64.
+        keys: address of count keys.
+        reply_keys: address of as many for MAKE, 0 when connections have one key.
+        expiry_ms: for MAKE and REFRESH.
+        wanted: for MAKE, the credit to ask for.
+        results: address of u64[count], what the operation returned.
+    """
+    for i in range(count):
+        key_ = keys + u64(i) * KEY_BYTES
+        result = ZERO
+        if operation == u64(Operation.MAKE):
+            reply_key = reply_keys + u64(i) * KEY_BYTES if reply_keys != ZERO else ZERO
+            result = make(views, key_, reply_key, expiry_ms, wanted)
+        elif operation == u64(Operation.FIND):
+            result = find(views, key_)
+        elif operation == u64(Operation.REFRESH):
+            result = refresh(views, key_, expiry_ms)
+        elif operation == u64(Operation.MARK):
+            result = mark(views, key_)
+        else:
+            result = remove(views, key_)
+        memory.set_le64(results + u64(8 * i), result)
+    zones.return_credit(views)
