@@ -31,7 +31,8 @@ def hash_key(views, key):
     secret = views.secret
     low = mix(memory.read64(key) ^ secret[0], memory.read64(key + _WORD_1) ^ secret[1])
     high = mix(memory.read64(key + _WORD_2) ^ secret[2], memory.read64(key + _WORD_3) ^ secret[3])
-    return mix(mix(low ^ secret[1], high ^ secret[3]) ^ memory.read64(key + LAST) ^ secret[0], _FINAL ^ secret[2])
+    # the last word too goes through two products: after one, its top bits would move few bits of the hash
+    return mix(mix(low ^ secret[1], high ^ secret[3] ^ memory.read64(key + LAST)) ^ secret[0], _FINAL ^ secret[2])
 
 
 @inlined
