@@ -34,6 +34,13 @@ def shared_memory(descriptor: int | None = None) -> Space:
     return Space("in /dev/shm", status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
 
+def huge_option() -> str:
+    """Return the option ``huge=`` that /dev/shm is mounted with, ``never`` where it has none."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    options = next((fields[3] for fields in reversed(list(mounts)) if fields[1] == str(SHARED_MEMORY)), "")
+    return next((word.removeprefix("huge=") for word in options.split(",") if word.startswith("huge=")), "never")
+
+
 def machine() -> Space:
     """Return the memory of the machine, swap included."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())

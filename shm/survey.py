@@ -33,6 +33,8 @@ class Found:
     state: str = "UNREADABLE"
     """SegmentState, or why there is none to tell."""
     connections: int = 0
+    zones_in_use: int = 0
+    extension_share: int = 0
     created_s: int = 0
     owner: int = 0
     """Process that claims it, 0 when nobody does."""
@@ -96,6 +98,7 @@ def _look(one: Found) -> None:
             one.state = "ANOTHER VERSION"
         else:
             one.connections, one.created_s = int(found["capacity"]), int(found["created_s"])
+            one.zones_in_use, one.extension_share = int(found["zones_in_use_max"]), int(found["extension_share"])
             try:
                 one.state = SegmentState(found["state"]).name
                 _call_roll(one, descriptor)

@@ -89,3 +89,8 @@ def test_huge_pages_are_counted_in_whole_ones_within_the_region(file):
     region = mapping.shared(file, os.fstat(file).st_size, reserve=True)
     assert mapping.huge_bytes(region) % mapping.HUGE_BYTES == 0
     assert mapping.huge_bytes(region) <= region.nbytes
+
+
+def test_a_large_mapping_has_huge_pages_where_the_machine_gives_them(file):
+    region = mapping.shared(file, os.fstat(file).st_size, reserve=True)
+    assert mapping.huge_bytes(region) == (3 * mapping.HUGE_BYTES if mapping.gives_huge_pages() else 0)

@@ -2,7 +2,9 @@
 
 import os
 
+import private_shm
 import pytest
+from forked import Child
 from zonetrack.shm import space
 from zonetrack.shm.errors import NoSpace
 from zonetrack.shm.space import Space
@@ -19,6 +21,19 @@ def test_dev_shm_is_asked_by_name_or_by_a_file_in_it():
     finally:
         os.close(descriptor)
         path.unlink()
+
+
+@pytest.mark.parametrize(("options", "expected"), [("size=1m", "never"), ("size=1m,huge=within_size", "within_size")])
+def test_the_option_for_huge_pages_is_that_of_the_mount_on_top(options, expected):
+    def work(child):
+        problem = private_shm.mount(options)
+        child.say((problem, space.huge_option()))
+
+    with Child(work) as child:
+        problem, found = child.hear()
+    if problem:
+        pytest.skip(problem)
+    assert found == expected
 
 
 def test_the_machine_has_memory():

@@ -31,6 +31,7 @@ def test_a_running_instance_has_an_owner_and_people(instance):
         assert not found.leftover
         assert found.user == pwd.getpwuid(os.getuid()).pw_name
         assert (found.state, found.connections) == ("READY", 1000)
+        assert (found.zones_in_use, found.extension_share) == (SMALL.zones_in_use, SMALL.extension_share)
         assert found.total_bytes == SMALL.total_bytes
         assert found.segments == {region.name.lower(): SMALL.region_bytes(region) for region in Region}
         assert abs(found.created_s - time.time()) < 3600
