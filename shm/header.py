@@ -86,11 +86,11 @@ def is_ours(header: np.void) -> bool:
 def check(name: str, descriptor: int, region: Region, allowed: Set[SegmentState]) -> np.void:
     """Return the header of a segment, once it is known to be one that this program can use."""
     size = os.fstat(descriptor).st_size
-    if size == 0:
-        raise WrongState(name, names(allowed), SegmentState.NEW.name)  # S1
+    header = read(descriptor)
+    if header["magic"] == 0:  # S1: nothing is written yet
+        raise WrongState(name, names(allowed), SegmentState.NEW.name)
     if size < HEADER_BYTES:
         raise WrongSize(name, f"at least {HEADER_BYTES}", size)
-    header = read(descriptor)
     for kind, expected, found in (
         (WrongMagic, f"{MAGIC:#018x}", f"{header['magic']:#018x}"),
         (WrongVersion, FORMAT_VERSION, int(header["version"])),

@@ -65,9 +65,11 @@ def test_nothing_written_yet_is_new_and_a_part_of_a_header_is_truncated(file):
     os.ftruncate(file, HEADER_BYTES - 1)
     with pytest.raises(errors.WrongSize, match=f"expected at least {HEADER_BYTES}, found {HEADER_BYTES - 1}"):
         header.check("x", file, Region.DUE, READY)
-    os.ftruncate(file, 0)
-    with pytest.raises(errors.WrongState, match="expected READY, found NEW"):
-        header.check("x", file, Region.DUE, READY)
+    for size in (0, SMALL.region_bytes(Region.DUE)):
+        os.ftruncate(file, 0)
+        os.ftruncate(file, size)
+        with pytest.raises(errors.WrongState, match="expected READY, found NEW"):
+            header.check("x", file, Region.DUE, READY)
 
 
 def test_the_first_fault_is_named(file):
