@@ -59,7 +59,7 @@ _ORIG, _REPLY = u64(Way.ORIG), u64(Way.REPLY)
 _NONE, _SYN, _SYNACK, _FIN, _ACK, _RST = (u64(segment) for segment in Segment)
 
 _FOLLOW, _INVALID = u64(Handling.FOLLOW), u64(Handling.INVALID)
-_LET_BY, _REOPEN = u64(Handling.LET_BY), u64(Handling.REOPEN)
+_LET_BY, _LET_BY_LAST, _REOPEN = u64(Handling.LET_BY), u64(Handling.LET_BY_LAST), u64(Handling.REOPEN)
 _BOTH_OPEN, _BOTH_OPENED = u64(Handling.BOTH_OPEN), u64(Handling.BOTH_OPENED)
 _LAST_ACK, _RESET_OPENING = u64(Handling.LAST_ACK), u64(Handling.RESET_OPENING)
 _RESET_LIVE, _RESET_CLOSING = u64(Handling.RESET_LIVE), u64(Handling.RESET_CLOSING)
@@ -124,7 +124,7 @@ def begin(entry, parsed):
 
 # ---------------------------------------------------------------------------------------------------- out of the ordinary
 @kernel
-def _let_by(entry, way, parsed, segment, handling, challenged):
+def _let_by(entry, way, parsed, segment, handling):
     """Remember a segment that may belong to another incarnation; or find that it completes one that was remembered."""
     memory.seldom()
     protocol = entry + PROTOCOL
@@ -155,7 +155,7 @@ def _let_by(entry, way, parsed, segment, handling, challenged):
     if segment == _SYN and way == _ORIG:
         offered = tcp_window.offers(parsed)
         last.last_scale = offered & LOW_8
-        last.last_flags = (offered >> EIGHT) | (tcp_window.CHALLENGE if challenged else ZERO)
+        last.last_flags = (offered >> EIGHT) | (tcp_window.CHALLENGE if handling == _LET_BY_LAST else ZERO)
     elif segment == _ACK:
         last.last_ack = parsed.ack  # a RST that answers this ACK has it as its sequence number
     return _DECIDED | outcome.let_by(_TCP_SYN_CHALLENGE)
@@ -236,9 +236,9 @@ def _before_step(entry, way, parsed, segment, settings, step):
         begun = u64(peer_at(peer_address(protocol, ZERO)).flags) | u64(peer_at(peer_address(protocol, ONE)).flags)
         if begun & tcp_window.CLOSE_BEGUN != ZERO or (u64(last.last_way) == way and u64(last.last_segment) == _RST):
             return _DECIDED | _RESTART
-        return _let_by(entry, way, parsed, segment, handling, False)
-    if handling == _LET_BY:
-        return _let_by(entry, way, parsed, segment, handling, u64(entry_at(entry).state) == u64(Tcp.LAST_ACK))
+        return _let_by(entry, way, parsed, segment, handling)
+    if handling == _LET_BY or handling == _LET_BY_LAST:
+        return _let_by(entry, way, parsed, segment, handling)
     return _reset(entry, way, parsed, settings, step)
 
 

@@ -71,6 +71,7 @@ class Handling(IntEnum):
     RESET = 8  # is the RST believable?
     RESET_LIVE = 9  # once assured, only the exact sequence number closes
     RESET_CLOSING = 10  # believed without a look at its numbers
+    LET_BY_LAST = 11  # as LET_BY, and the next ACK of the other side is not taken for the last one
 
 
 class Trait(IntEnum):
@@ -109,7 +110,7 @@ _ROWS = (
     (Tcp.ESTABLISHED, _ORIG,  _SYN,    Tcp.ESTABLISHED, _H.LET_BY,        "RFC 5961 4: began anew, or an attack"),
     (Tcp.FIN_WAIT,    _ORIG,  _SYN,    Tcp.FIN_WAIT,    _H.LET_BY,        "the client may have begun anew"),
     (Tcp.CLOSE_WAIT,  _ORIG,  _SYN,    Tcp.CLOSE_WAIT,  _H.LET_BY,        "the client may have begun anew"),
-    (Tcp.LAST_ACK,    _ORIG,  _SYN,    Tcp.LAST_ACK,    _H.LET_BY,        "RFC 6191: the last ACK may be done"),
+    (Tcp.LAST_ACK,    _ORIG,  _SYN,    Tcp.LAST_ACK,    _H.LET_BY_LAST,   "RFC 6191: the last ACK may be done"),
     (Tcp.TIME_WAIT,   _ORIG,  _SYN,    Tcp.SYN_SENT,    _H.REOPEN,        "RFC 1122 4.2.2.13: ports used again"),
     (Tcp.CLOSE,       _ORIG,  _SYN,    Tcp.SYN_SENT,    _H.REOPEN,        "ports of an aborted connection"),
 
