@@ -83,6 +83,11 @@ def kernel_name(dispatcher: CPUDispatcher) -> str:
     return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
 
 
+def cache() -> Path:
+    """Return where this process keeps kernels: chosen when it imported them, whatever their sources have become since."""
+    return Path(os.environ["NUMBA_CACHE_DIR"])
+
+
 def built_for() -> str:
     """Return what the machine code in a cache depends on: the sources, and the processor as LLVM sees it."""
     context: Any = cpu_target.target_context
@@ -168,7 +173,7 @@ def ensure() -> dict[str, float]:
     """
     if not jit.JIT:
         return {}
-    directory = jit.cache_directory()
+    directory = cache()
     if not jit.CACHED:
         click.echo(f"warning: {directory} cannot be written: kernels are compiled at every start", err=True)
         return told(list(PIECES))
@@ -207,7 +212,7 @@ def forget(directory: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(again: bool, as_json: bool) -> None:
     """Compile all kernels that are not in the cache yet, and show the seconds each one took."""
-    directory = jit.cache_directory()
+    directory = cache()
     if again and jit.CACHED:
         forget(directory)
     began = time.perf_counter()

@@ -33,6 +33,8 @@ class SegmentError(Exception):
     """
 
     complaint = "unusable"
+    exit_code = 1
+    """Of a command that it ends: it is a message for a person, not a mistake of ours."""
 
     def __init__(self, name: str, expected: object, found: object) -> None:
         """Say what was wrong with what."""
@@ -148,6 +150,8 @@ class WrongGeneration(SegmentError):
 
 class RosterError(Exception):
     """A place on the roster cannot be had or given up."""
+
+    exit_code = 1
 
 
 class RosterFull(RosterError):

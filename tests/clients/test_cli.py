@@ -9,6 +9,7 @@ import click
 import pytest
 from zonetrack.clients import cli
 from zonetrack.clients.errors import Exit, NoServiceError, NothingMatchedError, ZonetrackError
+from zonetrack.shm.errors import RosterError, SegmentError
 
 HEAVY = ("numba", "numpy", "rich", "llvmlite", "msgpack", "uvloop")
 
@@ -73,7 +74,12 @@ def test_every_command_of_the_table_is_there_and_explains_itself(name):
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(ZonetrackError, Exit.FAILED), (NoServiceError, Exit.NO_SERVICE), (NothingMatchedError, Exit.NOTHING_MATCHED)],
+    [
+        (ZonetrackError, Exit.FAILED),
+        (NoServiceError, Exit.NO_SERVICE),
+        (NothingMatchedError, Exit.NOTHING_MATCHED),
+        (RosterError, Exit.FAILED),
+    ],
 )
 def test_an_error_for_a_person_is_one_line_and_its_exit_code(error, code, monkeypatch, capsys):
     @click.command()
@@ -86,6 +92,19 @@ def test_an_error_for_a_person_is_one_line_and_its_exit_code(error, code, monkey
         cli.main()
     assert ended.value.code == code
     assert capsys.readouterr().err == "Error: the table is elsewhere\n"
+
+
+def test_shared_memory_that_is_refused_is_a_message_too(monkeypatch, capsys):
+    @click.command()
+    def failing():
+        raise SegmentError("zonetrack.some", 1, 2)
+
+    monkeypatch.setattr(cli.LazyGroup, "get_command", lambda *_: failing)
+    monkeypatch.setattr(sys, "argv", ["zonetrack", "failing"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == Exit.FAILED
+    assert capsys.readouterr().err == "Error: zonetrack.some: unusable: expected 1, found 2\n"
 
 
 def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch):
