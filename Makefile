@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted wheel model docs clean
+.PHONY: run test check style types interpreted wheel model bench docs clean
 
 run: $(READY)
 	@mkdir -p $(MADE)
@@ -42,6 +42,20 @@ wheel: $(CHECKERS)
 
 model: $(READY)
 	$(BIN)/pytest tests/model
+
+LOAD := $(BIN)/zonetrack load
+KEEP := $(BIN)/python -m zonetrack.clients.history docs/benchmarks/history.jsonl
+
+bench: $(READY)
+	$(LOAD) hit --connections 1000000 --repeat 5 --json | $(KEEP)
+	$(LOAD) miss --connections 1000000 --repeat 5 --json | $(KEEP)
+	for zones in 1 1000; do for threads in 1 2; do \
+	    $(LOAD) scan --threads $$threads --zones $$zones --repeat 5 --json | $(KEEP); \
+	done; done
+	for burst in 32 1; do \
+	    $(LOAD) handshake --threads 10 --connections 10000 --zones 100 --data-packets 0 --iterations 100 \
+	        --burst $$burst --json | $(KEEP); \
+	done
 
 # pages that are printed from the code
 docs: $(READY)

@@ -3,7 +3,7 @@
     shm        what the bytes are             numpy, posix_ipc
     kernels    what happens to the bytes      numpy, numba; llvmlite in memory only; no sockets, clocks, mappings
     service    who does it, and when          kernels, shm, and of clients the wire and its errors
-    clients    how to ask                     nothing of ours; who drives the table himself may import shm, kernels
+    clients    how to ask                     nothing of ours; who drives the table itself may import what that takes
 
 A layer that is only named in a string (``clients/cli``) is not imported: that is how a command line stays quick.
 """
@@ -49,8 +49,8 @@ RULES = {
     "clients": Rule(("clients",), ("click", "rich", "msgpack"), ("numba",)),
 }
 
-DRIVERS = Rule(("clients", "kernels", "shm"), ("numpy", "click", "rich"))
-"""Clients that drive the table themselves, in their own process."""
+DRIVERS = Rule(("clients", "kernels", "shm", "service.warmup", "service.crew"), ("numpy", "click", "rich"))
+"""Clients that drive the table themselves: they warm up and fork workers as a replay does."""
 
 ROOM_RULES = {
     "kernels/memory": RULES["kernels"]._replace(libraries=("numpy", "numba", "llvmlite")),

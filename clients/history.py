@@ -1,0 +1,110 @@
+"""Benchmark history: each figure of a load test as a JSON line, with what it was measured on.
+
+    zonetrack load hit --repeat 5 --json | python -m zonetrack.clients.history FILE
+
+A line stands for itself: date, commit, processor and versions, the scenario and its parameters, name, value, unit, and
+the lowest and highest of the trials.  ``make bench`` appends to docs/benchmarks/history.jsonl, which git keeps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from .errors import Exit
+
+UNITS = {
+    "ns_per_packet": "ns",
+    "ns_per_connection": "ns",
+    "generator_ns": "ns",
+    "floor_ns_1": "ns",
+    "floor_ns_2": "ns",
+    "floor_ns_4": "ns",
+    "ratio_to_floor": "1",
+    "packets_per_second": "1/s",
+    "connections_per_second": "1/s",
+}
+"""The figures that are worth comparing over time; all else in a result is a parameter, or counts what was done."""
+
+
+def commit() -> str | None:
+    """Return the commit that is checked out here, marked when the code differs from it; None where there is no git."""
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return None
+    return f"{head}+" if changed else head
+
+
+def git(*arguments: str) -> str:
+    """Return what git says."""
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def processor() -> str:
+    """Return the processor's name for people."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def machine() -> dict[str, Any]:
+    """Return what figures depend on beside the code."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "cpu": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "numba": version("numba"),
+    }
+
+
+def lines(result: dict[str, Any], measured_on: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a line for each figure of a result that is worth keeping.
+
+    Args:
+        result: what ``zonetrack load SCENARIO --json`` printed.
+        measured_on: what ``machine`` says.
+    """
+    spread = result.get("spread", {})
+    parameters = {
+        name: value
+        for name, value in result.items()
+        if name not in (*UNITS, *spread, "scenario", "spread") and value is not None
+    }
+    for name, unit in UNITS.items():
+        if name in result:
+            line = measured_on | {"scenario": result["scenario"], "parameters": parameters}
+            line |= {"name": name, "value": result[name], "unit": unit}
+            yield line | ({"spread": spread[name]} if name in spread else {})
+
+
+def main() -> None:
+    """Append the figures of the results on standard input, one a line, to the file that the command line names."""
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print("Usage: zonetrack load SCENARIO --json | python -m zonetrack.clients.history FILE", file=sys.stderr)
+        sys.exit(Exit.USAGE)
+    results = [json.loads(text) for text in sys.stdin if text.strip()]
+    measured_on = machine()
+    path = Path(sys.argv[1])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        for result in results:
+            for line in lines(result, measured_on):
+                file.write(json.dumps(line) + "\n")
+                print(f"{line['scenario']:>10} {line['name']:24} {line['value']:>16,} {line['unit']}")
+
+
+if __name__ == "__main__":
+    main()
