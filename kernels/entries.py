@@ -36,6 +36,7 @@ from ..shm.layout import (
     ENTRY_BYTES,
     EXTENSION,
     EXTENSION_BYTES,
+    KEY_WORDS,
     NO_RECORD,
     PARTICIPANT,
     POOL_COUNT_SHIFT,
@@ -63,6 +64,8 @@ _SIZE = u64(ENTRY_BYTES)
 _EXTENSION_SIZE = u64(EXTENSION_BYTES)
 _NEXT = offset(ENTRY, "next")
 _EXTENSION_NEXT = offset(EXTENSION, "next")
+_REPLY_KEY_LAST = offset(EXTENSION, "reply_key") + u64(8 * (KEY_WORDS - 1))
+"""Offset in an extension of the word that is never 0 in a key."""
 _FRONT = offset(PARTICIPANT, "front")
 _FRONT_COUNT = offset(PARTICIPANT, "front_count")
 _BACK = offset(PARTICIPANT, "back")
@@ -119,7 +122,7 @@ def incarnation_of(word):
 @inlined
 def due_units(expiry_ms):
     """Return a moment in units of ``due[]``, rounded down: a hint is never later than the expiry; 0 would mean free."""
-    units = expiry_ms // _DUE_UNIT
+    units = min(expiry_ms // _DUE_UNIT, LOW_32)  # cut off instead, a far moment could look free
     return units if units != ZERO else ONE
 
 
@@ -273,9 +276,9 @@ def take_extension(views, record):
         if not _refill(views, slab):
             return False
         first = memory.read32(_list(views, _FRONT, slab))
-    memory.release32(
-        address(views, record) + EXTENSION_LINK, first
-    )  # before it leaves the list: repair finds it on top
+    memory.write64(extension_address(views, first - ONE) + _REPLY_KEY_LAST, ZERO)  # its last owner may have had one
+    # before it leaves the list: repair finds it on top
+    memory.release32(address(views, record) + EXTENSION_LINK, first)
     _pop(views, slab, first)
     return True
 
@@ -301,6 +304,4 @@ def second_key(views, entry):
     if extension == ZERO:
         return ZERO
     reply = extension_address(views, extension - ONE)
-    if memory.read64(reply + THIRTY_TWO) == ZERO:
-        return ZERO
-    return reply
+    return reply if memory.read64(reply + _REPLY_KEY_LAST) != ZERO else ZERO
