@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted wheel model bench docs clean
+.PHONY: run test check style types interpreted wheel model model-all bench docs clean
 
 run: $(READY)
 	@mkdir -p $(MADE)
@@ -40,8 +40,11 @@ interpreted: $(READY)
 wheel: $(CHECKERS)
 	.ci/wheel $(BIN)/python
 
-# every scenario of the protocol's model, and every known flaw; `make test` has the smaller ones
+# the protocol's model: its smaller scenarios, which `make test` has too; all of them, and every known flaw
 model: $(READY)
+	$(BIN)/pytest tests/model
+
+model-all: $(READY)
 	$(BIN)/python -m tests.model
 
 LOAD := $(BIN)/zonetrack load
