@@ -137,7 +137,7 @@ def _let_by(entry, way, parsed, segment, handling):
         and u64(parsed.ack) == u64(last.last_end)
     ):
         # Both hosts are in sync, only the tracker was not: the SYN that was let by takes the place of the old opening.
-        opener = peer_at(peer_address(protocol, u64(last.last_way)))
+        opener = peer_at(peer_address(protocol, ONE - way))
         opener.end = last.last_end
         opener.maxend = last.last_end
         opener.maxwin = max(u64(last.last_win), ONE)

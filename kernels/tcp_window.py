@@ -258,6 +258,7 @@ def mend(protocol):
         peer.scale = min(u64(peer.scale), SCALE_MAX)
     last = peers_at(protocol)
     last.last_segment = ZERO
+    last.last_flags = ZERO
     last.retransmissions = ZERO
 
 
