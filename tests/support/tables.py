@@ -248,12 +248,12 @@ def set_limit(table, zone, limit):
 
 
 @contextlib.contextmanager
-def held(records, field, index, holder=255):
-    """Hold a lock word, as a participant would that is in the middle of something."""
-    assert records[field][index] == 0
-    records[field][index] = holder
+def held(record, field="lock", holder=255):
+    """Hold the lock word of a record, as a participant would that is in the middle of something."""
+    assert record[field] == 0
+    record[field] = holder
     yield
-    records[field][index] = 0
+    record[field] = 0
 
 
 # ------------------------------------------------------------------------------------------------ audit
