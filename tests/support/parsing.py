@@ -50,15 +50,15 @@ POISON = 0xA5
 NOTHING = (0, 0, 0, 0, 0)
 
 
-def parse_at(address, captured, *, wire=None, link=Link.ETHERNET, zone=0, verify=True, trusted=False):
-    """Return what the parser finds in ``captured`` bytes at ``address``."""
+def parse_at(address, captured, *, wire=None, link=Link.ETHERNET, zone=0, verify=True, trusted=False, poison=POISON):
+    """Return what the parser finds in ``captured`` bytes at ``address``; ``poison`` is what the record held before."""
     frame = np.zeros(1, FRAME)
     frame["address"] = address
     frame["captured_bytes"] = captured
     frame["wire_bytes"] = captured if wire is None else wire
     frame["link"] = link
     frame["flags"] = FrameFlag.CHECKSUM_TRUSTED if trusted else 0
-    parsed = np.full(PARSED.itemsize, POISON, np.uint8).view(PARSED)
+    parsed = np.full(PARSED.itemsize, poison, np.uint8).view(PARSED)
     _parse(u64(frame.ctypes.data), u64(zone), verify, u64(parsed.ctypes.data))
     p = parsed[0]
     plain = {name: int(p[name]) for name in Found._fields if PARSED[name].shape == ()}
@@ -71,7 +71,7 @@ def parse_at(address, captured, *, wire=None, link=Link.ETHERNET, zone=0, verify
 
 
 def parse(data, **how):
-    """Return what the parser finds in a frame; how: wire, link, zone, verify, trusted as in `parse_at`."""
+    """Return what the parser finds in a frame; how: as in `parse_at`."""
     data = np.frombuffer(bytes(data) or b"\0", np.uint8)[: len(bytes(data))]
     return parse_at(data.ctypes.data, len(data), **how)
 

@@ -1,0 +1,132 @@
+"""IPv4 and IPv6 headers: how long the packet is, where its transport header begins, and whether that may be believed.
+
+Lengths come from here, never from the frame: what follows the packet is padding.  What there is decides the word:
+
+    the capture ends inside the header                  TRUNCATED
+    version or lengths contradict themselves            L3_HEADER
+    the frame as it was on the wire is shorter          L3_HEADER: the length lies
+    the capture ends behind the header                  nothing: a snapped packet
+
+The order is Linux's (ip_rcv_core, ip6_rcv_core), but that fragments, which it reassembles first, are refused.
+"""
+
+from __future__ import annotations
+
+from ..shm.reasons import Reason
+from . import checksum, extensions, memory
+from .jit import inlined, kernel
+from .words import EIGHT, FOUR, SIXTEEN, TWO, ZERO, u64
+
+_SIX = u64(6)
+_NINE = u64(9)
+_TWELVE = u64(12)
+_FIFTEEN = u64(15)
+_TWENTY_FOUR = u64(24)
+_IPV4_BYTES = u64(20)
+_IPV6_BYTES = extensions.IPV6_BYTES
+_OFFSET_AND_MORE = u64(0x3FFF)
+_NONE = u64(Reason.NONE)
+
+IPV4_SOURCE = _TWELVE
+IPV4_DESTINATION = SIXTEEN
+IPV6_SOURCE = EIGHT
+IPV6_DESTINATION = _TWENTY_FOUR
+
+
+@inlined
+def read_ipv4(start, captured, wire, check):
+    """Read an IPv4 header.
+
+    Args:
+        start: u64, address of the header.
+        captured: u64, readable bytes.
+        wire: u64, bytes there were on the wire; not less than ``captured``.
+        check: bool, whether a wrong header checksum is refused.
+
+    Returns:
+        Reason, header bytes, IP bytes, protocol, and the sum of the addresses for the pseudo header; all u64.
+
+    Source:
+        RFC 791 3.1.  A total length of 0, as captures of offloaded sends have it, is impossible.  A source route is not
+        followed, as in Linux: the destination is that of the header.
+    """
+    if captured < _IPV4_BYTES:
+        return u64(Reason.TRUNCATED), ZERO, ZERO, ZERO, ZERO
+    first = memory.byte(start)
+    header = (first & _FIFTEEN) << TWO
+    ip_bytes = memory.be16(start + TWO)
+    protocol = memory.byte(start + _NINE)
+    addresses = checksum.halves(memory.le64(start + IPV4_SOURCE))
+    reason = _NONE
+    if first >> FOUR != FOUR or header < _IPV4_BYTES or ip_bytes < header or wire < ip_bytes:
+        reason = u64(Reason.L3_HEADER)
+    elif captured < header:
+        reason = u64(Reason.TRUNCATED)
+    else:
+        if check:
+            total = addresses + checksum.halves(memory.le64(start)) + memory.le32(start + EIGHT)
+            if header != _IPV4_BYTES:
+                total += checksum.sum_bytes(start + _IPV4_BYTES, header - _IPV4_BYTES)
+            if not checksum.is_good(total):
+                reason = u64(Reason.L3CSUM_ERR)
+        if reason == _NONE and memory.be16(start + _SIX) & _OFFSET_AND_MORE:
+            reason = u64(Reason.FRAGMENT)
+    return reason, header, ip_bytes, protocol, addresses
+
+
+@kernel
+def _extended(start, ip_bytes, captured, addresses):
+    """Read the extension headers behind an IPv6 header that is whole.
+
+    Args:
+        addresses: u64, sum of the source address.
+
+    Returns:
+        As `read_ipv6`.
+    """
+    memory.apart()
+    chain = extensions.walk(start, ip_bytes, captured)
+    reason = extensions.reason(chain)
+    protocol = extensions.protocol(chain)
+    if reason == _NONE and extensions.fragment(chain):
+        reason = u64(Reason.FRAGMENT)
+    if reason != _NONE:
+        return reason, ZERO, ip_bytes, protocol, ZERO, False
+    final = extensions.final_destination(chain)
+    known = final != extensions.UNKNOWN
+    destination = start + (final if known and final != ZERO else IPV6_DESTINATION)
+    addresses += checksum.halves(memory.le64(destination)) + checksum.halves(memory.le64(destination + EIGHT))
+    return _NONE, extensions.header_bytes(chain), ip_bytes, protocol, addresses, known
+
+
+@inlined
+def read_ipv6(start, captured, wire):
+    """Read an IPv6 header and its extensions.
+
+    Args:
+        start, captured, wire: as for `read_ipv4`.
+
+    Returns:
+        Reason, header bytes with extensions, IP bytes, protocol behind the extensions, sum of source and final
+        destination (RFC 8200 8.1) for the pseudo header, and whether that destination is known; u64 but the last.
+
+    Source:
+        RFC 8200 3; RFC 2675 for packets beyond 64 KiB.
+    """
+    if captured < _IPV6_BYTES:
+        return u64(Reason.TRUNCATED), ZERO, ZERO, ZERO, ZERO, False
+    payload = memory.be16(start + FOUR)
+    protocol = memory.byte(start + _SIX)
+    jumbo = payload == ZERO and protocol == extensions.HOP_BY_HOP
+    if jumbo:
+        payload = extensions.jumbo_bytes(start, captured)
+    ip_bytes = payload + _IPV6_BYTES
+    if memory.byte(start) >> FOUR != _SIX or wire < ip_bytes or (jumbo and payload == ZERO):
+        return u64(Reason.L3_HEADER), ZERO, ip_bytes, protocol, ZERO, False
+    source = start + IPV6_SOURCE
+    addresses = checksum.halves(memory.le64(source)) + checksum.halves(memory.le64(source + EIGHT))
+    if extensions.is_extension(protocol):
+        return _extended(start, ip_bytes, captured, addresses)
+    destination = start + IPV6_DESTINATION
+    addresses += checksum.halves(memory.le64(destination)) + checksum.halves(memory.le64(destination + EIGHT))
+    return _NONE, _IPV6_BYTES, ip_bytes, protocol, addresses, True
