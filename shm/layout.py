@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -691,8 +692,7 @@ SHARED = {
 
 def offset(dtype: np.dtype, field: str) -> np.uint64:
     """Return the byte offset of ``field`` as a u64, which kernels take in as a constant."""
-    fields = dtype.fields
-    assert fields is not None
+    fields: Any = dtype.fields  # numpy 2.4 types its keys as literal strings
     return np.uint64(fields[field][1])
 
 
