@@ -7,8 +7,8 @@ Three stages over the burst, so that memory is fetched for many packets while fe
     track     each packet in order: find and lock, judge, update, unlock; or make a record
 
 A later packet of a burst sees what an earlier one did: only ``track`` decides, the two stages before it give hints.
-``glance`` runs a few packets ahead of ``track``, not over the whole burst: a core has some sixteen line fill buffers, and
-three lines for each of 32 packets at once would wait for them.
+``glance`` fetches a record's first line only; the other two are fetched a few packets before their turn, for a core has
+some sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
 
 Concurrency: beside any number of other bursts, sweeps and flushes, in this process or another.  Between packets nothing is
 held; within one, one record's lock, or the segments of an insert.
@@ -60,7 +60,7 @@ parsed_at = memory.record_at(PARSED)
 verdict_at = memory.record_at(VERDICT)
 
 AHEAD = u64(6)
-"""Packets that are glanced at before their turn: their lines arrive while others are tracked."""
+"""Packets before its turn at which the rest of a packet's record is fetched."""
 MAKE_ROUNDS_MAX = 4
 """Times that a packet may lose the race to insert, find the winner gone again, and begin anew."""
 
@@ -127,6 +127,14 @@ def _glance(views, i):
         parsed.candidate = candidate
         entry = entries.address(views, candidate - ONE)
         memory.prefetch(entry)
+
+
+@inlined
+def _fetch(views, i):
+    """Fetch the rest of the record that packet ``i`` will probably find."""
+    candidate = u64(_parsed(views, i).candidate)
+    if candidate != ZERO:
+        entry = entries.address(views, candidate - ONE)
         memory.prefetch(entry + _LINE)
         memory.prefetch(entry + _TWO_LINES)
 
@@ -425,13 +433,15 @@ def track_burst(views, frames, count, now_ms, verdicts):
     """
     for i in range(count):
         _parse(views, frames, u64(i))
-    for i in range(min(count, AHEAD)):
+    for i in range(count):
         _glance(views, u64(i))
+    for i in range(min(count, AHEAD)):
+        _fetch(views, u64(i))
     valid = ZERO
     bytes_ = ZERO
     for i in range(count):
         if u64(i) + AHEAD < count:
-            _glance(views, u64(i) + AHEAD)
+            _fetch(views, u64(i) + AHEAD)
         verdict = verdict_at(verdicts + u64(i) * _VERDICT_SIZE)
         if delete_list.is_crowded(views) and not delete_list.make_room(views):
             _refuse(views, _parsed(views, u64(i)), verdict, u64(Reason.BUSY))
