@@ -1,0 +1,513 @@
+"""Keys are found where they were put, however the index grows, and only they; what does not fit leaves nothing behind."""
+
+import numpy as np
+import pytest
+import tables
+from hashing import hash_keys
+from tables import BUSY, NONE, Participant
+from tiny import aimed
+from zonetrack.kernels import index
+from zonetrack.kernels.jit import JIT, kernel
+from zonetrack.kernels.words import u64
+from zonetrack.shm.layout import DEPTH_MAX, LINE_BYTES, LINE_SLOTS, SLOTS, UNLIMITED, USED, Life, Slab
+from zonetrack.shm.reasons import Reason
+
+PAIR = 2 * LINE_SLOTS
+
+
+@kernel
+def glance(line, tag):
+    return index.glance(line, tag)
+
+
+@pytest.fixture
+def table():
+    table = tables.small(2000, extension_share=500)
+    tables.totals(table)["limit"] = UNLIMITED
+    return table
+
+
+@pytest.fixture
+def me(table):
+    return Participant(table)
+
+
+def shape(table, zone):
+    """Return the depth of a zone's directory, and the depth of each of its segments in order."""
+    directory = tables.directory_of(table, zone).astype("i8") - 1
+    named = directory[np.flatnonzero(np.diff(directory, prepend=-1))]
+    return tables.depth_of(table, zone), tables.segments(table)["depth"][named].tolist()
+
+
+def used(table):
+    """Return how many segments and directories are in use."""
+    owners = np.count_nonzero(tables.segments(table)["owner"]), np.count_nonzero(tables.directory_owners(table))
+    return tuple(map(int, owners))
+
+
+def line_of(table, zone, key):
+    """Return the 16 slots of a key's pair of lines, its home line first."""
+    [hash_] = hash_keys(tables.SECRET, key)
+    slots = tables.slots(table)[tables.segment_of(table, zone, hash_)].reshape(-1, LINE_SLOTS)
+    home = int(hash_) % len(slots)
+    return np.concatenate([slots[home], slots[home ^ 1]])
+
+
+def pinned(count, zone, prefix="", skip=0):
+    return aimed(count, zone, pair=3, prefix=prefix, skip=skip)
+
+
+# ------------------------------------------------------------------------------------------------ find, insert
+def test_a_zone_without_connections_has_no_directory(table, me):
+    assert me.find(tables.keys(2, zone=1)).tolist() == [NONE, NONE]
+    assert used(table) == (0, 0)
+    me.made(tables.keys(1, zone=1))
+    assert (used(table), shape(table, 1)) == ((1, 1), (0, [0]))
+    assert tables.segments(table)["zone"][tables.directory_of(table, 1)[0] - 1] == 1
+
+
+def test_what_was_made_is_found_and_nothing_else(table, me):
+    keys = tables.keys(50, zone=1)
+    records = me.made(keys)
+    assert len(set(records.tolist())) == 50
+    assert me.find(keys).tolist() == records.tolist()
+    near = keys.copy()
+    for word, bit in ((0, 0), (1, 5), (2, 63), (3, 31), (4, 48), (4, 32), (4, 8), (4, 0)):
+        near[:, word] ^= np.uint64(1 << bit)
+        assert set(me.find(near).tolist()) == {NONE}, (word, bit)
+        near[:, word] ^= np.uint64(1 << bit)
+    assert set(me.find(tables.keys(50, zone=2)).tolist()) == {NONE}
+    assert me.counter(Reason.INSERT) == 50
+    tables.assert_at_rest(table)
+
+
+def test_a_found_record_is_locked_by_the_finder(table, me):
+    [key] = tables.keys(1)
+    [record] = me.made(key)
+    entry = tables.entries(table)[int(record)]
+    [hash_] = hash_keys(tables.SECRET, key)
+    assert int(index.find(me.views, u64(key.ctypes.data), hash_, u64(0))) == record
+    assert entry["lock"] == me.me
+    entry["lock"] = 0
+    assert int(index.find(me.views, u64(tables.keys(1, first=2).ctypes.data), hash_, u64(0))) == NONE
+    assert not tables.entries(table)["lock"].any()
+
+
+def test_the_same_key_again_is_adopted(table, me):
+    other, keys = Participant(table), tables.keys(20)
+    records = me.made(keys)
+    reasons, _ = other.make(keys)
+    assert set(reasons.tolist()) == {Reason.ADOPTED}
+    assert other.find(keys).tolist() == records.tolist()
+    tables.assert_at_rest(table)
+
+
+def test_a_miss_is_true_after_a_delete_and_the_key_is_free_again(table, me):
+    keys = tables.keys(200)
+    first = me.made(keys)
+    assert me.remove(keys[::2]).tolist() == first[::2].tolist()
+    found = me.find(keys)
+    assert set(found[::2].tolist()) == {NONE}
+    assert found[1::2].tolist() == first[1::2].tolist()
+    assert set(me.remove(keys[::2]).tolist()) == {NONE}
+    me.made(keys[::2])
+    assert NONE not in me.find(keys)
+    tables.assert_at_rest(table)
+
+
+def test_a_record_that_is_dead_is_missed_and_its_key_free_before_its_slot_is(table, me):
+    [key] = tables.keys(1)
+    [old] = me.made(key)
+    me.mark(key)
+    assert me.find(key).tolist() == [NONE]
+    [new] = me.made(key)
+    assert new != old
+    assert np.count_nonzero(line_of(table, 0, key)) == 2
+    assert me.find(key).tolist() == [new]
+    assert me.run() == 0
+    assert me.find(key).tolist() == [new]
+    tables.assert_at_rest(table)
+
+
+def test_a_record_whose_lock_is_held_is_busy(table, me):
+    keys = tables.keys(2)
+    records = me.made(keys)
+    with tables.held(tables.entries(table)[int(records[0])]):
+        assert me.find(keys).tolist() == [BUSY, int(records[1])]
+    assert me.find(keys).tolist() == records.tolist()
+    tables.assert_at_rest(table)
+
+
+# ------------------------------------------------------------------------------------------------ tags, lines
+def same_tags():
+    """Return two keys whose hashes begin with the same 32 bits and have one pair of lines.
+
+    Among n keys there are n**2 / 2 pairs, of which one in 2**35 will do: 400,000 keys have some two.
+    """
+    keys = tables.keys(500_000, zone=1)
+    hashes = hash_keys(tables.SECRET, keys)
+    places = hashes >> np.uint64(32) << np.uint64(3) | (hashes >> np.uint64(1)) & np.uint64(7)
+    order = np.argsort(places, kind="stable")
+    [at, *_] = np.flatnonzero(np.diff(places[order]) == 0)
+    return keys[order[[at, at + 1]]]
+
+
+def test_keys_with_one_tag_are_told_apart(table, me):
+    keys = same_tags()
+    assert len(set((hash_keys(tables.SECRET, keys) >> np.uint64(32)).tolist())) == 1
+    [first] = me.made(keys[0])
+    assert me.find(keys).tolist() == [first, NONE]
+    [second] = me.made(keys[1])
+    assert me.find(keys).tolist() == [first, second]
+    slots = line_of(table, 1, keys[0])
+    assert len(set((slots[slots != 0] >> np.uint64(32)).tolist())) == 1
+    tables.assert_at_rest(table)
+    assert me.remove(keys[0]).tolist() == [first]
+    assert me.find(keys).tolist() == [NONE, second]
+    assert me.make_one(keys[1]) is Reason.ADOPTED
+    tables.assert_at_rest(table)
+
+
+def test_a_full_home_line_goes_on_in_the_neighbour_and_a_full_pair_splits(table, me):
+    keys = pinned(PAIR + 1, 1)
+    for i, key in enumerate(keys[:PAIR]):
+        [record] = me.made(key)
+        [place] = np.flatnonzero(line_of(table, 1, key) % np.uint64(2**32) == record + np.uint64(1))
+        same_home = np.count_nonzero((hash_keys(tables.SECRET, keys[:i]) ^ hash_keys(tables.SECRET, key)) % 2 == 0)
+        assert (place < LINE_SLOTS) or same_home >= LINE_SLOTS, "home line first"
+    assert np.count_nonzero(line_of(table, 1, keys[0])) == PAIR
+    assert shape(table, 1) == (0, [0])
+    tables.assert_at_rest(table)
+    me.made(keys[PAIR])
+    assert shape(table, 1)[0] >= 1
+    assert NONE not in me.find(keys)
+    assert me.counter(Reason.SPLIT) >= 1
+    tables.assert_at_rest(table)
+
+
+def test_a_slot_that_is_free_again_is_used_again(table, me):
+    keys = pinned(PAIR + 5, 1)
+    me.made(keys[:PAIR])
+    for old, new in zip(keys[:5], keys[PAIR:], strict=True):
+        me.remove(old)
+        me.made(new)
+    assert shape(table, 1) == (0, [0])
+    tables.assert_at_rest(table)
+
+
+def test_a_glance_names_a_record_of_the_line_or_none(table, me):
+    keys = pinned(3, 1)
+    records = me.made(keys)
+    for key, record in zip(keys, records, strict=True):
+        [hash_] = hash_keys(tables.SECRET, key)
+        segment = tables.segment_of(table, 1, hash_)
+        line = int(me.views["slots"]) + segment * SLOTS * 8 + int(hash_) % 16 * LINE_BYTES
+        assert int(glance(u64(line), hash_ >> np.uint64(32))) == record + 1
+        assert int(glance(u64(line), (hash_ >> np.uint64(32)) ^ np.uint64(1))) == 0
+
+
+# ------------------------------------------------------------------------------------------------ growth
+def test_a_split_halves_a_segment_by_the_next_bit(table, me):
+    """Sixteen keys that begin with 00 and sixteen with 1 fill two pairs of lines; one more of each splits."""
+    low, high = pinned(PAIR, 1, "00"), aimed(PAIR, 1, pair=5, prefix="1")
+    me.made(np.concatenate([low, high]))
+    assert shape(table, 1) == (0, [0])
+    me.made(pinned(1, 1, "01"))  # the first bit moves the wrong half, the second makes room
+    assert (shape(table, 1), me.counter(Reason.SPLIT)) == ((2, [2, 2, 1]), 2)
+    me.made(pinned(1, 1, "00", skip=PAIR))  # 00 is split again and again until the sixteen part
+    depth, depths = shape(table, 1)
+    assert depth >= 3 and depths[-2:] == [2, 1]  # what has room is named by more entries and stays as it is
+    assert sum(2.0**-each for each in depths) == 1
+    assert me.counter(Reason.SPLIT) == len(depths) - 1
+    tables.assert_at_rest(table)
+    for keys in (low, high):
+        assert NONE not in me.find(keys)
+
+
+def test_a_plain_split_leaves_the_directory_where_it_is(table, me):
+    me.made(pinned(PAIR + 1, 1, "00"))  # deep on the left
+    depth = tables.depth_of(table, 1)
+    assert depth >= 2
+    before = tables.zones(table)["word"][1]
+    me.made(aimed(PAIR, 1, pair=5, prefix="10"))
+    me.made(aimed(1, 1, pair=5, prefix="11"))
+    assert shape(table, 1)[1][-2:] == [2, 2]
+    after = tables.zones(table)["word"][1]
+    assert int(after) % 2**32 == int(before) % 2**32  # depth and offset
+    assert int(after) >> 32 > int(before) >> 32  # yet another version
+    tables.assert_at_rest(table)
+
+
+def test_one_zone_grows_to_many_segments():
+    count = 20_000 if JIT else 1500
+    table = tables.small(count, zones=2)
+    me, other = Participant(table), Participant(table)
+    keys = tables.keys(count, zone=7)
+    records = np.concatenate([me.made(keys[: count // 2]), other.made(keys[count // 2 :], wanted=32)])
+    assert len(set(records.tolist())) == count
+    assert me.find(keys).tolist() == records.tolist()
+    depth, depths = shape(table, 7)
+    assert depth >= (8 if JIT else 4)
+    assert count / SLOTS < len(depths) <= table.geometry.segments
+    tables.assert_at_rest(table)
+
+    other.remove(keys[::3])
+    found = me.find(keys)
+    expected = records.copy()
+    expected[::3] = NONE
+    assert found.tolist() == expected.tolist()
+    tables.assert_at_rest(table)
+    me.made(keys[::3])
+    tables.assert_at_rest(table)
+
+
+def test_many_zones_grow_side_by_side():
+    zones, each = (500, 20) if JIT else (60, 5)
+    table = tables.small(zones * each, zones=zones)
+    me = Participant(table)
+    keys = np.concatenate([tables.keys(each, zone=1 + i) for i in range(zones)])
+    records = me.made(keys[np.random.default_rng(5).permutation(len(keys))])
+    assert len(set(records.tolist())) == len(keys)
+    found = me.find(keys)
+    assert NONE not in found
+    zone_of = (tables.entries(table)["key"][found.astype("i8"), 4] >> np.uint64(16)) % np.uint64(2**16)
+    assert zone_of.tolist() == np.repeat(np.arange(1, zones + 1), each).tolist()
+    assert tables.quotas(table)["count"][1 : zones + 1].tolist() == [each] * zones
+    assert used(table)[0] >= zones
+    tables.assert_at_rest(table)
+    me.remove(keys)
+    assert tables.totals(table)["count"] == 0
+    tables.assert_at_rest(table)
+
+
+# ------------------------------------------------------------------------------------------------ index full
+def tight():
+    """Return a table of 256 records, 32 segments and 31 directories of one entry."""
+    table = tables.small(1, zones=30, extension_share=0)
+    tables.totals(table)["limit"] = UNLIMITED
+    assert table.geometry.segments == 32 and table.geometry.directories(0) == 31
+    return table
+
+
+def test_without_a_segment_left_a_split_is_refused_and_all_stands():
+    table = tight()
+    me = Participant(table)
+    for zone in range(1, 32):
+        me.made(tables.keys(1, zone=zone))
+    reasons, records = me.make(pinned(40, 1))
+    assert set(reasons.tolist()) == {Reason.NONE, Reason.INDEX_FULL}
+    assert used(table)[0] == 32
+    tables.assert_at_rest(table)
+    for _ in range(3):
+        assert me.make_one(pinned(1, 1, skip=39)) is Reason.INDEX_FULL
+    made = pinned(40, 1)[reasons == Reason.NONE]
+    assert me.find(made).tolist() == records[reasons == Reason.NONE].tolist()
+    tables.assert_at_rest(table)
+    me.remove(made)  # room in the lines is enough
+    assert me.make_one(pinned(1, 1, skip=39)) is Reason.NONE
+    tables.assert_at_rest(table)
+
+
+def test_without_a_directory_left_a_new_zone_is_refused_and_its_segment_goes_back():
+    table = tight()
+    me = Participant(table)
+    for zone in range(1, 32):
+        me.made(tables.keys(1, zone=zone))
+    assert me.make_one(tables.keys(1, zone=32)) is Reason.INDEX_FULL
+    assert used(table) == (31, 31)
+    assert tables.zones(table)["word"][32] == 0
+    tables.assert_at_rest(table)
+    me.flush(5)
+    assert me.make_one(tables.keys(1, zone=32)) is Reason.NONE
+    tables.assert_at_rest(table)
+
+
+def test_without_a_larger_directory_left_a_split_is_refused_and_its_segment_goes_back(table, me):
+    owners, first = tables.directory_owners(table), table.geometry.directory_first
+    me.made(pinned(PAIR, 1))
+    owners[first[1] : first[2]] = 255
+    assert me.make_one(pinned(1, 1, skip=PAIR)) is Reason.INDEX_FULL
+    assert used(table)[0] == 1
+    owners[first[1] : first[2]] = 0
+    tables.assert_at_rest(table)
+    assert me.make_one(pinned(1, 1, skip=PAIR)) is Reason.NONE
+    tables.assert_at_rest(table)
+
+
+def test_a_segment_of_the_deepest_depth_is_not_split(table, me):
+    me.made(pinned(PAIR, 1))
+    segment = tables.segments(table)[tables.directory_of(table, 1)[0] - 1]
+    segment["depth"] = DEPTH_MAX
+    assert me.make_one(pinned(1, 1, skip=PAIR)) is Reason.INDEX_FULL
+    segment["depth"] = 0
+    tables.assert_at_rest(table)
+
+
+# ------------------------------------------------------------------------------------------------ two keys
+def two_keys(count, zone=1):
+    """Return keys and reply keys of as many connections."""
+    return tables.keys(count, zone), tables.keys(count, zone, low=2)
+
+
+def test_a_connection_with_two_keys_is_found_by_both(table, me):
+    keys, replies = two_keys(30)
+    records = me.made(keys, replies)
+    assert me.find(keys).tolist() == records.tolist()
+    assert me.find(replies).tolist() == records.tolist()
+    assert tables.quotas(table)["count"][1] == 30
+    assert shape(table, 1) == (0, [0])  # both of each in one segment
+    tables.assert_at_rest(table)
+    assert me.remove(replies[:10]).tolist() == records[:10].tolist()
+    for each in (keys, replies):
+        assert me.find(each).tolist() == [NONE] * 10 + records[10:].tolist()
+    tables.assert_at_rest(table)
+
+
+def test_two_keys_in_one_full_pair_take_different_slots(table, me):
+    keys = pinned(PAIR, 1)
+    records = me.made(keys[: PAIR // 2], keys[PAIR // 2 :])
+    slots = line_of(table, 1, keys[0])
+    assert sorted((slots % np.uint64(2**32)).tolist()) == sorted([*(records + 1).tolist()] * 2)
+    tables.assert_at_rest(table)
+
+
+def test_two_keys_of_which_one_finds_the_last_slot_of_the_pair_split_it(table, me):
+    keys = pinned(PAIR + 1, 1)
+    me.made(keys[: PAIR - 1])
+    me.made(keys[PAIR - 1], keys[PAIR])
+    assert tables.depth_of(table, 1) >= 1
+    assert NONE not in me.find(keys)
+    tables.assert_at_rest(table)
+
+
+def test_two_keys_in_segments_that_part(table, me):
+    count = 400
+    keys, replies = two_keys(count)
+    records = me.made(keys, replies)
+    segments = [
+        [tables.segment_of(table, 1, hash_) for hash_ in hash_keys(tables.SECRET, each)] for each in (keys, replies)
+    ]
+    apart = [a < b for a, b in zip(*segments, strict=True) if a != b]
+    assert {True, False} <= set(apart), "in either order"
+    assert me.find(keys).tolist() == records.tolist() == me.find(replies).tolist()
+    tables.assert_at_rest(table)
+    me.remove(np.concatenate([keys[: count // 4], replies[count // 4 : count // 2]]))
+    for each in (keys, replies):
+        assert me.find(each).tolist() == [NONE] * (count // 2) + records[count // 2 :].tolist()
+    tables.assert_at_rest(table)
+
+
+@pytest.mark.parametrize("filled", [0, 300])
+def test_a_reply_key_that_is_taken_is_a_clash(filled, table, me):
+    """Whether by another's original or reply key, in the same segment or in others."""
+    me.made(tables.keys(filled, zone=1, low=9))
+    keys, replies = two_keys(8)
+    me.made(keys[:1])
+    me.made(keys[1], replies[1])
+    assert me.make_one(keys[2], keys[0]) is Reason.CLASH
+    assert me.make_one(keys[2], keys[1]) is Reason.CLASH
+    assert me.make_one(keys[2], replies[1]) is Reason.CLASH
+    assert me.find(keys[2]).tolist() == [NONE]
+    assert tables.quotas(table)["count"][1] == filled + 2
+    assert me.make_one(keys[2], replies[2]) is Reason.NONE
+    tables.assert_at_rest(table)
+
+
+def test_an_original_key_that_is_taken_is_adopted_before_the_reply_key_clashes(table, me):
+    keys, replies = two_keys(3)
+    me.made(keys[0], replies[0])
+    assert me.make_one(keys[0], replies[0]) is Reason.ADOPTED
+    assert me.make_one(keys[0], replies[1]) is Reason.ADOPTED
+    assert me.make_one(replies[0]) is Reason.ADOPTED  # by the other's reply key
+    assert me.make_one(replies[0], replies[1]) is Reason.ADOPTED
+    tables.assert_at_rest(table)
+
+
+def test_both_keys_are_free_again_while_their_dead_record_still_has_its_slots(table, me):
+    [key], [reply] = two_keys(1)
+    [old] = me.made(key, reply)
+    me.mark(reply)
+    assert me.find([key, reply]).tolist() == [NONE, NONE]
+    [new] = me.made(reply, key)  # the other way round
+    assert me.run() == 0
+    assert new != old and me.find([key, reply]).tolist() == [new, new]
+    tables.assert_at_rest(table)
+
+
+# ------------------------------------------------------------------------------------------------ locks not had
+def refused_while_held(table, me, record, key, field="lock", reply=None):
+    """Make a connection while a lock is held: BUSY, and nothing is left of the attempt."""
+    before = tables.zones(table)["word"].tolist(), used(table), int(tables.totals(table)["count"])
+    with tables.held(record, field):
+        assert me.make_one(key, reply) is Reason.BUSY
+        assert tables.at_rest(table).numbers[2] == 255  # that lock and no other
+    assert (tables.zones(table)["word"].tolist(), used(table), int(tables.totals(table)["count"])) == before
+    tables.assert_at_rest(table)
+    assert me.make_one(key, reply) is Reason.NONE
+    tables.assert_at_rest(table)
+
+
+def test_a_segment_that_is_locked_makes_busy(table, me):
+    keys = tables.keys(2)
+    me.made(keys[0])
+    refused_while_held(table, me, tables.segments(table)[tables.directory_of(table, 0)[0] - 1], keys[1])
+
+
+def test_a_second_segment_that_is_locked_makes_busy_and_the_first_is_unlocked(table, me):
+    me.made(tables.keys(400, zone=1, low=9))
+    keys, replies = two_keys(40)
+    hashes = hash_keys(tables.SECRET, keys), hash_keys(tables.SECRET, replies)
+    places = [[tables.segment_of(table, 1, hash_) for hash_ in each] for each in hashes]
+    [i, *_] = [i for i, (a, b) in enumerate(zip(*places, strict=True)) if a != b]
+    high = max(places[0][i], places[1][i])
+    refused_while_held(table, me, tables.segments(table)[high], keys[i], reply=replies[i])
+
+
+def test_a_zone_that_is_locked_makes_busy_where_its_word_must_change(table, me):
+    quota = tables.quotas(table)[1]
+    refused_while_held(table, me, quota, pinned(1, 1), "zone_lock")  # create
+    me.made(pinned(PAIR - 1, 1, skip=1))
+    with tables.held(tables.quotas(table)[1], "zone_lock"):
+        assert NONE not in me.find(pinned(PAIR, 1))  # finding needs no lock of the zone
+    refused_while_held(table, me, quota, pinned(1, 1, skip=PAIR), "zone_lock")  # split
+
+
+# ------------------------------------------------------------------------------------------------ what is not believed
+def test_an_entry_outside_of_the_index_is_looked_at_again_and_then_busy(table, me):
+    """As a finder may see it that was preempted while a directory was reused: here it never becomes right."""
+    key = tables.keys(1)
+    me.made(key)
+    directory = tables.directory_of(table, 0)
+    before = directory.copy()
+    for wrong in (0, table.geometry.segments + 1, 2**32 - 1):
+        directory[:] = wrong
+        assert me.find(key).tolist() == [BUSY]
+        assert me.make_one(tables.keys(1, first=2)) is Reason.BUSY
+    directory[:] = before
+    assert me.find(key).tolist() == [0]
+    tables.assert_at_rest(table)
+
+
+def test_a_slot_is_a_hint_and_life_decides(table, me):
+    """A slot that names a free record, as a finder may load it just before it is cleared."""
+    key = tables.keys(1)
+    [record] = me.made(key)
+    line = line_of(table, 0, key)
+    slots = tables.slots(table)[tables.directory_of(table, 0)[0] - 1]
+    kept = slots.copy()
+    me.remove(key)
+    slots[:] = kept
+    assert tables.entries(table)["life"][int(record)] % np.uint64(256) == Life.FREE
+    assert me.find(key).tolist() == [NONE]
+    assert np.count_nonzero(line) == 1
+    [again] = me.made(key)
+    assert me.find(key).tolist() == [again]
+    assert table.geometry.records(Slab.ENTRIES) > again
+
+
+def test_segments_and_directories_in_use_are_marked(table, me):
+    me.made(tables.keys(600, zone=1))
+    named = tables.directory_of(table, 1).astype("i8") - 1
+    assert set(tables.segments(table)["owner"][named].tolist()) == {USED}
+    assert tables.directory_owners(table)[tables.directory_number(table, 1)] == USED
+    assert used(table) == (len(set(named.tolist())), 1)  # smaller directories went back
