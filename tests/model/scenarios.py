@@ -1,0 +1,363 @@
+"""Who does what beside whom: small enough that every interleaving can be looked at; and cures that can be switched off."""
+
+from __future__ import annotations
+
+from .checker import Scenario
+from .counts import settle
+from .delete_list import delete_later, drain, lookup_later, sweep_list
+from .deletion import delete, lookup, sweep
+from .flush import flush
+from .insert import insert
+from .lookup import find, reopen, update
+
+
+def do(operation, *arguments):
+    """Return an actor that does one operation."""
+    return lambda table, me: operation(table, me, *arguments)
+
+
+def one_by_one(*actors):
+    """Return an actor that does several, one after the other."""
+
+    def actor(table, me):
+        for i in range(len(actors)):
+            yield from actors[i](table, me)
+
+    return actor
+
+
+def find_(key):
+    """Find."""
+    return do(find, key)
+
+
+def insert_(*keys):
+    """Insert one connection with one or two keys."""
+    return do(insert, keys)
+
+
+def delete_(key):
+    """Delete at once."""
+    return do(delete, key)
+
+
+def later_(*keys):
+    """Delete each of the keys later, and work off the list."""
+    return one_by_one(*(do(delete_later, key) for key in keys), drain)
+
+
+def puts(*keys):
+    """Return a setup of inserts."""
+    return tuple(insert_(*(key if isinstance(key, tuple) else (key,))) for key in keys)
+
+
+THREE, FOUR = {"records": 3}, {"records": 4}
+HINTS = {"hints": True}
+FIRST, SECOND = {"flusher": 1}, {"flusher": 2}
+LIST = {"deletes": 2}
+SHORT = do(update, 0, True)
+LONG = do(update, 0, False)
+
+FINDING = {
+    "find-insert-delete": Scenario((find_(0), one_by_one(delete_(0), insert_(0)), find_(0)), puts(0)),
+    "reuse": Scenario((find_(0), one_by_one(delete_(0), insert_(1)), find_(1)), puts(0), {"records": 1}),
+    "reuse-find": Scenario(
+        (find_(0), one_by_one(delete_(0), insert_(1), delete_(1), insert_(0))), puts(0), {"records": 1}
+    ),
+    "race-insert": Scenario((insert_(0), insert_(0), find_(0))),
+    "delete-delete": Scenario((delete_(0), delete_(0), insert_(0)), puts(0)),
+    "expired": Scenario((do(lookup, 0, 2), do(lookup, 0, 2), find_(0)), (insert_(0), SHORT), HINTS),
+    "expired-insert": Scenario(
+        (one_by_one(do(lookup, 0, 2), insert_(0)), one_by_one(do(lookup, 0, 2), insert_(0))),
+        (insert_(0), SHORT),
+        HINTS | THREE,
+    ),
+    "reopen": Scenario((do(reopen, 0), one_by_one(delete_(0), insert_(0)), find_(0)), puts(0), HINTS),
+    "reopen-sweep": Scenario((do(reopen, 0), do(sweep, 2), find_(0)), (insert_(0), SHORT), HINTS),
+}
+
+SPLITTING = {
+    "split": Scenario((insert_(2), find_(3), delete_(3)), puts(0, 3), THREE),
+    "split-two": Scenario((insert_(2), insert_(1), find_(3)), puts(0, 3), FOUR),
+    "split-right": Scenario((insert_(2), one_by_one(insert_(5), find_(5))), puts(0, 3), FOUR),
+    "split-reuse": Scenario((insert_(2), one_by_one(delete_(3), insert_(3)), find_(3)), puts(0, 3), THREE),
+    "plain": Scenario((insert_(2), one_by_one(find_(3), delete_(3)), find_(3)), puts(0, 3), THREE, wide=1),
+    "plain-two": Scenario((insert_(2), one_by_one(insert_(3), find_(3)), find_(0)), puts(0, 3), FOUR, wide=1),
+    "deep": Scenario((insert_(2), one_by_one(find_(3), delete_(3)), find_(3)), puts(0, 3), THREE, wide=2),
+    "deep-two": Scenario((insert_(2), one_by_one(insert_(5), find_(5)), find_(3)), puts(0, 3), FOUR, wide=2),
+    "deep-nat": Scenario((insert_(2, 3), insert_(5), find_(3)), puts(0), FOUR, wide=2),
+}
+
+TWO_KEYS = {
+    "nat": Scenario((insert_(2, 3), one_by_one(find_(3), find_(2)), delete_(3)), puts(0), THREE, wide=1),
+    "nat-clash": Scenario((insert_(0, 3), insert_(2, 3), find_(3)), (), THREE, wide=1),
+    "nat-cross": Scenario((insert_(0, 3), insert_(3, 0)), (), THREE, wide=1),
+    "nat-split": Scenario((insert_(2, 3), delete_(0), find_(3)), puts(0, 1), THREE, wide=1),
+    "nat-half": Scenario((insert_(2, 3), insert_(3), find_(3)), puts(0), THREE, wide=1),
+    "nat-flip": Scenario((insert_(2, 3), insert_(5, 2), insert_(3, 5)), (), THREE, wide=1),
+    "nat-plain": Scenario((insert_(0, 3), insert_(3), delete_(3)), (), THREE, wide=1),
+}
+
+FLUSHING = {
+    "flush-insert": Scenario((do(flush, 0), one_by_one(insert_(2), find_(2))), puts(0), FIRST),
+    "flush-find": Scenario((do(flush, 0), one_by_one(find_(0), insert_(0), find_(0)), find_(0)), puts(0), FIRST),
+    "flush-delete": Scenario((do(flush, 0), delete_(0), one_by_one(insert_(0), find_(0))), puts(0), FIRST),
+    "flush-split": Scenario((do(flush, 0), insert_(2), find_(3)), puts(0, 3), FIRST | THREE),
+    "flush-nat": Scenario((do(flush, 0), delete_(2), find_(3)), puts((2, 3)), FIRST | THREE, wide=1),
+    "flush-nat-late": Scenario((do(flush, 0), insert_(2, 3), insert_(3)), puts(0), FIRST | THREE, wide=1),
+    "flush-nat-insert": Scenario((do(flush, 0), one_by_one(insert_(2, 3), find_(3))), puts(0), FIRST | THREE, wide=1),
+    "flush-reuse": Scenario(
+        (do(flush, 0), one_by_one(insert_(4), find_(4)), find_(0)), puts(0), FIRST | {"zones": 2, "segments": 2}
+    ),
+    "flush-reuse-insert": Scenario(
+        (do(flush, 0), insert_(4), insert_(1)), puts(0), FIRST | {"zones": 2, "segments": 2}
+    ),
+}
+
+COUNTING = {
+    "limit": Scenario((insert_(1), insert_(3), delete_(0)), puts(0), THREE | {"limit": 2}),
+    "limit-dup": Scenario((insert_(0), insert_(1)), puts(0), THREE | {"limit": 2, "never": ("limit",)}),
+    "limit-total": Scenario(
+        (insert_(1), insert_(4), delete_(0)), puts(0), THREE | {"zones": 2, "limit": 2, "total_limit": 2}
+    ),
+    "evict": Scenario((do(insert, (1,), 0), find_(0), delete_(0)), puts(0), THREE | {"limit": 1}),
+    "credit": Scenario(
+        (one_by_one(insert_(0), insert_(3), settle), one_by_one(insert_(2), settle)),
+        (),
+        FOUR | {"credits": 2, "limit": 3},
+    ),
+    "credit-limit": Scenario(
+        (one_by_one(insert_(1), settle), one_by_one(insert_(3), settle), delete_(0)),
+        puts(0),
+        THREE | {"credits": 2, "limit": 2},
+    ),
+    "credit-zones": Scenario(
+        (one_by_one(insert_(0), insert_(4), settle), one_by_one(insert_(4), settle)),
+        (),
+        THREE | {"zones": 2, "credits": 2, "limit": 3, "total_limit": 3},
+    ),
+    "credit-evict": Scenario(
+        (one_by_one(do(insert, (1,), 0), settle), find_(0), delete_(0)), puts(0), THREE | {"limit": 1, "credits": 2}
+    ),
+}
+
+SWEEPING = {
+    "hint": Scenario((do(sweep, 2), SHORT), puts(0), HINTS),
+    "hint-late": Scenario((do(sweep, 2), SHORT, LONG), (insert_(0), SHORT, LONG), HINTS),
+    "sweep-extend": Scenario((do(sweep, 2), LONG, find_(0)), (insert_(0), SHORT), HINTS),
+}
+
+BATCHES = {
+    "list": Scenario((later_(0, 1), find_(1), insert_(0)), puts(0, 1), THREE | LIST),
+    "list-segments": Scenario((later_(0, 3), find_(3), insert_(2)), puts(0, 3), THREE | LIST),
+    "list-zones": Scenario(
+        (later_(0, 4), insert_(4), find_(0)), puts(0, 4), THREE | LIST | {"zones": 2, "total_limit": 9}
+    ),
+    "list-delete": Scenario((later_(0, 1), delete_(0), delete_(1)), puts(0, 1), THREE | LIST),
+    "list-two": Scenario((later_(0, 1), later_(1, 0)), puts(0, 1), THREE | LIST),
+    "list-plain": Scenario((later_(0, 3), insert_(2), find_(3)), puts(0, 3), THREE | LIST, wide=1),
+    "list-flush": Scenario((do(flush, 0), later_(0)), puts(0), FIRST | LIST),
+    "list-flush-insert": Scenario(
+        (do(flush, 0), later_(0), one_by_one(insert_(1), find_(1))), puts(0), FIRST | LIST | {"records": 1}
+    ),
+    "list-expired": Scenario(
+        (one_by_one(do(lookup_later, 0, 2), insert_(0), drain), one_by_one(do(lookup_later, 0, 2), drain)),
+        (insert_(0), SHORT),
+        HINTS | LIST | THREE,
+    ),
+    "list-sweep": Scenario(
+        (one_by_one(do(sweep_list, 2), do(sweep_list, 2), drain), LONG, find_(0)), (insert_(0), SHORT), HINTS | LIST
+    ),
+    "list-inserts": Scenario(
+        (one_by_one(do(delete_later, 0), insert_(1), do(delete_later, 1), drain), find_(1)), puts(0), THREE | LIST
+    ),
+}
+
+KILLED = {
+    "kill-find": Scenario((find_(0), one_by_one(find_(0), delete_(0))), puts(0), kill=1),
+    "kill-insert": Scenario((insert_(0), one_by_one(insert_(0), find_(0))), kill=1),
+    "kill-create": Scenario((insert_(0), insert_(3)), kill=1),
+    "kill-nat": Scenario((insert_(2, 3), one_by_one(find_(3), insert_(3))), puts(0), THREE, 1, kill=1),
+    "kill-nat-split": Scenario((insert_(2, 5), find_(3)), puts(0, 3), THREE, 1, kill=1),
+    "kill-nat-two": Scenario(
+        (one_by_one(delete_(1), insert_(3), insert_(2, 5)), delete_(0)), puts(0, 1), THREE, kill=1
+    ),
+    "kill-delete": Scenario((delete_(0), one_by_one(find_(0), insert_(0))), puts(0), kill=1),
+    "kill-delete-nat": Scenario((delete_(2), one_by_one(insert_(3), find_(3))), puts((2, 3)), THREE, 1, kill=1),
+    "kill-split": Scenario((insert_(2), find_(3)), puts(0, 3), THREE, kill=1),
+    "kill-split-del": Scenario((insert_(2), delete_(3)), puts(0, 3), THREE, kill=1),
+    "kill-plain": Scenario((insert_(2), delete_(3)), puts(0, 3), THREE, 1, kill=1),
+    "kill-plain-ins": Scenario((insert_(2), insert_(3)), puts(0, 3), FOUR, 1, kill=1),
+    "kill-deep": Scenario((insert_(2), one_by_one(insert_(5), find_(5))), puts(0, 3), FOUR, 2, kill=1),
+    "kill-deep-del": Scenario((insert_(2), delete_(3), find_(3)), puts(0, 3), FOUR, 2, kill=1),
+    "kill-flush": Scenario((do(flush, 0), insert_(0)), puts(0), FIRST, kill=1),
+    "kill-flush-del": Scenario((do(flush, 0), delete_(2)), puts((2, 3)), FIRST | THREE, 1, kill=1),
+    "kill-flush-ins": Scenario((insert_(2), do(flush, 0)), puts(0), SECOND, kill=1),
+    "kill-flush-3": Scenario((insert_(2), do(flush, 0), find_(0)), puts(0), SECOND, kill=1),
+    "kill-flush-split": Scenario((do(flush, 0), insert_(2)), puts(0, 3), FIRST | THREE, kill=1),
+    "kill-split-flush": Scenario((insert_(2), do(flush, 0)), puts(0, 3), SECOND | THREE, kill=1),
+    "kill-nat-flush": Scenario((insert_(2, 3), do(flush, 0)), puts(0), SECOND | THREE, 1, kill=1),
+    "kill-del-flush": Scenario((delete_(0), do(flush, 0)), puts(0), SECOND, kill=1),
+    "kill-evict": Scenario((do(insert, (1,), 0), find_(0)), puts(0), {"limit": 1}, kill=1),
+    "kill-sweep": Scenario((do(sweep, 2), LONG), (insert_(0), SHORT), HINTS, kill=1),
+    "kill-expired": Scenario(
+        (do(lookup, 0, 2), one_by_one(do(lookup, 0, 2), insert_(0))), (insert_(0), SHORT), HINTS, kill=1
+    ),
+    "kill-reopen": Scenario((do(reopen, 0), one_by_one(find_(0), insert_(0))), puts(0), HINTS, kill=1),
+    "kill-limit-total": Scenario(
+        (insert_(1), insert_(4)), puts(0), THREE | {"zones": 2, "limit": 2, "total_limit": 2}, kill=1
+    ),
+    "kill-credit": Scenario(
+        (one_by_one(insert_(0), insert_(3), settle), one_by_one(insert_(2), settle)),
+        (),
+        FOUR | {"credits": 3, "limit": 3, "total_limit": 4},
+        kill=1,
+    ),
+    "kill-credit-dup": Scenario(
+        (one_by_one(insert_(1), insert_(0), settle), one_by_one(insert_(0), settle)),
+        (),
+        FOUR | {"credits": 2},
+        kill=1,
+    ),
+    "kill-credit-zones": Scenario(
+        (one_by_one(insert_(0), insert_(4), settle), one_by_one(insert_(4), settle)),
+        (),
+        THREE | {"zones": 2, "credits": 2, "limit": 2, "total_limit": 3},
+        kill=1,
+    ),
+    "kill-credit-flush": Scenario(
+        (one_by_one(insert_(2), insert_(1), settle), do(flush, 0)), puts(0), SECOND | THREE | {"credits": 2}, kill=1
+    ),
+    "kill-list": Scenario((later_(0, 1), one_by_one(find_(1), insert_(1))), puts(0, 1), FOUR | LIST, kill=1),
+    "kill-list-segments": Scenario((later_(0, 3), insert_(2)), puts(0, 3), THREE | LIST, kill=1),
+    "kill-list-zones": Scenario(
+        (later_(0, 4), insert_(4)), puts(0, 4), FOUR | LIST | {"zones": 2, "total_limit": 9}, kill=1
+    ),
+    "kill-list-delete": Scenario((later_(0, 1), delete_(1)), puts(0, 1), THREE | LIST, kill=1),
+    "kill-list-flush": Scenario((later_(0, 1), do(flush, 0)), puts(0, 1), SECOND | LIST, kill=1),
+    "kill-flush-list": Scenario((do(flush, 0), later_(0, 1)), puts(0, 1), FIRST | LIST, kill=1),
+    "kill-list-sweep": Scenario(
+        (one_by_one(do(sweep_list, 2), do(sweep_list, 2), drain), LONG), (insert_(0), SHORT), HINTS | LIST, kill=1
+    ),
+    "kill-list-expired": Scenario(
+        (one_by_one(do(lookup_later, 0, 2), insert_(0), drain), do(lookup, 0, 2)),
+        (insert_(0), SHORT),
+        HINTS | LIST | THREE,
+        kill=1,
+    ),
+    "kill-list-credit": Scenario(
+        (one_by_one(do(delete_later, 0), insert_(1), drain, settle), one_by_one(insert_(0), settle)),
+        puts(0),
+        THREE | LIST | {"credits": 2, "limit": 3},
+        kill=1,
+    ),
+}
+
+KILLED_TWICE = {
+    name.replace("kill-", "kill2-"): Scenario(
+        KILLED[name].actors, KILLED[name].setup, KILLED[name].table, KILLED[name].wide, kill=1, twice=True
+    )
+    for name in (
+        "kill-nat-half",
+        "kill-delete",
+        "kill-split-del",
+        "kill-plain-ins",
+        "kill-flush",
+        "kill-flush-del",
+        "kill-evict",
+        "kill-sweep",
+        "kill-expired",
+        "kill-reopen",
+        "kill-credit-zones",
+        "kill-credit-dup",
+        "kill-list",
+        "kill-list-zones",
+        "kill-list-flush",
+        "kill-flush-list",
+        "kill-list-credit",
+    )
+    if name in KILLED
+} | {
+    "kill2-insert": Scenario((insert_(0), insert_(0)), kill=1, twice=True),
+    "kill2-nat": Scenario((insert_(2, 3), find_(3)), puts(0), THREE, 1, kill=1, twice=True),
+    "kill2-deep": Scenario((insert_(2), insert_(5)), puts(0, 3), FOUR, 2, kill=1, twice=True),
+    "kill2-credit": Scenario(
+        (one_by_one(insert_(0), insert_(3), settle), one_by_one(insert_(2), settle)),
+        (),
+        FOUR | {"credits": 3},
+        kill=1,
+        twice=True,
+    ),
+}
+
+SCENARIOS = FINDING | SPLITTING | TWO_KEYS | FLUSHING | COUNTING | SWEEPING | BATCHES | KILLED | KILLED_TWICE
+
+FLAWS = {
+    # a cure that is switched off: the scenario in which that shows
+    "split_clear_by_new": "split",
+    "clear_before_publish": "split",
+    "no_miss_confirm": "split",
+    "no_attach_check": "flush-insert",
+    "no_split_recheck": "flush-split",
+    "dup_adopts_dead": "delete-delete",
+    "key_then_state": "reuse",
+    "alloc_resets_lock": "reuse-find",
+    "no_recheck": "reuse",
+    "live_before_slot": "nat",
+    "delete_no_version": "flush-delete",
+    "free_when_not_found": "flush-delete",
+    "atomic_count": "kill-insert",
+    "reserve_first": "limit-dup",
+    "nat_apart": "nat-half",
+    "split_intent_early": "kill-split-flush",
+    "split_back": "kill-deep",
+    "cursor_apart": "kill-flush-del",
+    "hint_no_lock": "hint-late",
+    "credit_one_step": "kill-credit",
+    "spend_apart": "kill-credit",
+    "append_after": "kill-list",
+    "no_clear_step": "kill-list",
+    "list_by_record": "list-flush-insert",
+    "uncounted_after": "kill-list",
+    "free_at_the_end": "kill-list-zones",
+}
+
+LARGE = frozenset(
+    (
+        "split-reuse",
+        "plain",
+        "plain-two",
+        "deep",
+        "deep-two",
+        "nat-flip",
+        "flush-find",
+        "flush-delete",
+        "flush-split",
+        "flush-nat-late",
+        "flush-reuse-insert",
+        "list",
+        "list-segments",
+        "list-zones",
+        "list-plain",
+        "kill-deep-del",
+        "kill-flush-3",
+        "kill-flush-split",
+        "kill-split-flush",
+        "kill-credit-zones",
+        "kill-credit-flush",
+        "kill-list",
+        "kill-list-zones",
+        "kill-list-credit",
+        "kill2-flush",
+        "kill2-credit-zones",
+        "kill2-credit-dup",
+        "kill2-list",
+        "kill2-list-zones",
+        "kill2-list-flush",
+        "kill2-flush-list",
+        "kill2-list-credit",
+        "kill2-deep",
+        "kill2-credit",
+    )
+)
+"""Scenarios of more than 150,000 states."""
