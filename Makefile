@@ -41,9 +41,8 @@ wheel: $(CHECKERS)
 	.ci/wheel $(BIN)/python
 
 # the protocol's model: its smaller scenarios, which `make test` has too; all of them, and every known flaw
-# every scenario of the protocol's model and every known flaw, some minutes; `make test` explores the smaller ones
 model: $(READY)
-	$(BIN)/python -m tests.model
+	$(BIN)/pytest tests/model
 
 model-all: $(READY)
 	$(BIN)/python -m tests.model
