@@ -1,4 +1,4 @@
-"""The model: its smaller scenarios have no fault, and known flaws are found.  All of them: ``python -m tests.model``."""
+"""The model: its smaller scenarios have no fault, and known flaws are found.  All: ``make model-all``."""
 
 import pytest
 
