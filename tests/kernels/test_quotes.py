@@ -167,6 +167,13 @@ def test_ipv6_extensions_in_a_quote(extensions, reason):
 
 
 @FAMILIES
+def test_padding_is_no_part_of_a_quote(family):
+    packet = bytes(ip(family, CLIENT, SERVER) / UDP(sport=1000, dport=53))
+    data = error(family, packet[:-6])
+    assert read(data + packet[-6:]).reason == Reason.ICMP_INNER
+
+
+@FAMILIES
 def test_a_snapped_error(family):
     packet = bytes(ip(family, CLIENT, SERVER) / TCP(sport=1, dport=2) / bytes(500))
     data = error(family, packet)

@@ -107,6 +107,15 @@ def test_a_wrong_bit_anywhere_in_a_segment_is_seen(family, size):
 
 
 @FAMILIES
+def test_padding_is_no_part_of_a_segment(family):
+    data = bytes(ip(family) / TCP(sport=1, dport=2) / b"hello")
+    assert read(data + b"padding").reason == Reason.NONE
+    assert read(data[:-1] + b"x" + b"padding").reason == Reason.L4CSUM_ERR
+    for protocol, size in ((6, 19), (17, 7), (132, 11), (DCCP, 3), (UDP_LITE, 7)):
+        assert read(carried(family, protocol, bytes(size)) + b"x" * 40).reason == Reason.L4_HEADER
+
+
+@FAMILIES
 def test_a_snapped_segment(family):
     data = bytes(ip(family) / TCP(sport=1, dport=2, options=[("NOP", None)] * 12) / bytes(1000))
     whole = read(data)
@@ -144,8 +153,10 @@ def test_udp_checksum_covers_the_udp_length(family):
     assert read(carried(family, 17, inner + b"more")).reason == Reason.NONE
     wrong = inner[:-1] + b"x"
     assert read(carried(family, 17, wrong + b"more")).reason == Reason.L4CSUM_ERR
-    snapped = carried(family, 17, inner + b"more")[:-3]
-    assert read(snapped, wire=len(snapped) + 3).reason == Reason.NONE
+    for segment, reason in ((inner, Reason.NONE), (wrong, Reason.L4CSUM_ERR)):
+        snapped = carried(family, 17, segment + b"more")[:-3]  # what the checksum covers was captured
+        assert read(snapped, wire=len(snapped) + 3).reason == reason
+    assert read(carried(family, 17, wrong)[:-1], wire=1000).reason == Reason.NONE
 
 
 def test_udp_without_a_checksum():
@@ -178,6 +189,8 @@ def test_udp_lite_coverage(family, coverage):
         wrong = segment[:at] + b"\xee" + segment[at + 1 :]
         reason = Reason.L4CSUM_ERR if at < reach else Reason.NONE
         assert read(carried(family, UDP_LITE, wrong)).reason == reason
+        snapped = carried(family, UDP_LITE, wrong)[:-1]
+        assert read(snapped, wire=1000).reason == (reason if reach < 13 else Reason.NONE)
 
 
 @FAMILIES
@@ -297,10 +310,10 @@ def test_neighbours_by_scapy():
 
 
 @FAMILIES
-def test_icmp_of_the_other_family(family):
-    protocol, number = (ICMPV6, 128) if family == 4 else (ICMPV4, 8)
+@pytest.mark.parametrize("number", [3, 8, 128, 135])
+def test_icmp_of_the_other_family(family, number):
     message = struct.pack("!BBHHH", number, 0, 0, 7, 1)
-    found = read(carried(family, protocol, message), verify=False)
+    found = read(carried(family, ICMPV6 if family == 4 else ICMPV4, message), verify=False)
     assert (found.reason, found.kind) == (Reason.ICMP_TYPE, PacketKind.ICMP_QUERY)
 
 
