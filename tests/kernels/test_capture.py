@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pytest
 from capture_files import ETHERNET, KUZNETZOV, PCAP_NS, PCAP_US, RAW, Packet, Pcapng, pcap
+from guard import PAGE, Guard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
@@ -25,13 +26,15 @@ def read_flags(address):
 
 
 class Walk:
-    """A walk over bytes that end where their memory ends, as far as the allocator goes."""
+    """A walk over bytes behind which nothing may be touched."""
 
     def __init__(self, file):
-        self.bytes = np.frombuffer(file, "u1").copy() if file else np.zeros(0, "u1")
+        self.memory = Guard(-(-len(file) // PAGE) * PAGE)
+        self.bytes = file
+        self.address = self.memory.place(file)
         self.interfaces = np.zeros(INTERFACES_MAX, INTERFACE)
         self.capture = np.zeros(1, CAPTURE).view(np.recarray)[0]
-        self.capture.address, self.capture.bytes = self.bytes.ctypes.data, self.bytes.size
+        self.capture.address, self.capture.bytes = self.address, len(file)
         self.capture.interfaces = self.interfaces.ctypes.data
         self.capture.zone, self.capture.frame_flags = ZONE, FrameFlag.COMMIT
         walk.begin(self.capture)
@@ -47,10 +50,10 @@ class Walk:
         found = int(walk.next_frames(self.capture, *addresses, np.uint64(count), np.uint64(records)))
         packets = []
         for frame, time in zip(frames[:found], times[:found], strict=True):
-            at, length = int(frame["address"]) - self.bytes.ctypes.data, int(frame["captured_bytes"])
-            assert at >= 0 and at + length <= self.bytes.size
+            at, length = int(frame["address"]) - self.address, int(frame["captured_bytes"])
+            assert at >= 0 and at + length <= len(self.bytes)
             assert (frame["zone"], frame["flags"]) == (ZONE, FrameFlag.COMMIT)
-            packets.append((bytes(self.bytes[at : at + length]), int(time), int(frame["wire_bytes"]), frame["link"]))
+            packets.append((self.bytes[at : at + length], int(time), int(frame["wire_bytes"]), frame["link"]))
         return packets
 
     def all(self, count=64, records=1 << 16):
