@@ -1,0 +1,243 @@
+"""A play: a tiny table, some keys, and what each worker does with them; run from many seeds, judged after each.
+
+After a run, with the memory plain again, each worker finishes what it left for lack of a lock.  Then the table is audited,
+and what each worker was told about each key must be explained by one order of the operations.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, field
+
+import histories
+import naive_audit
+import numpy as np
+import tables
+import tiny
+from histories import Operation
+from simulation import Mapped, Simulation
+from zonetrack.kernels import flush, sweep
+from zonetrack.kernels.words import u64
+from zonetrack.shm.layout import Life
+from zonetrack.shm.reasons import Reason
+
+SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
+"""Multiple of the seeds that each test goes through; what CI can afford is 1."""
+SHORT, NOW = 5_000, 100_000
+"""An expiry that has passed at NOW, the moment of every sweep."""
+SLICE = 2
+"""Records that a flush brings home in one slice."""
+REFUSED = frozenset((Reason.BUSY, Reason.CLASH, Reason.FULL, Reason.ZONE_FULL, Reason.INDEX_FULL, Reason.SLAB_FULL))
+
+
+class Fault(AssertionError):
+    """A run that went wrong."""
+
+
+@dataclass
+class Play:
+    """What stands before every run.
+
+    Args:
+        stage: the table.
+        keys: the keys that operations are about, u64[n, 5].
+        before: those that are present.
+        replies: reply keys by key, for connections that have two.
+        expired: keys whose connections have expired at NOW.
+    """
+
+    stage: tiny.Stage
+    keys: np.ndarray
+    before: tuple[int, ...] = ()
+    replies: dict[int, int] = field(default_factory=dict)
+    expired: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        maker = self.stage.participants[0]
+        for key in self.before:
+            expiry = SHORT if key in self.expired else tiny.LATER
+            if key in self.replies:
+                maker.made(self.keys[[key]], self.keys[[self.replies[key]]], expiry)
+            else:
+                maker.made(self.keys[[key]], None, expiry)
+        self.stage.save()
+        self.mapped = Mapped(self.stage.table)
+
+    def pair(self, key):
+        """Return the keys of the connection that ``key`` opens."""
+        return (key, self.replies[key]) if key in self.replies else (key,)
+
+    def connection(self, key):
+        """Return ``key`` and the other key of the only connection that has it."""
+        pairs = [pair for pair in self.replies.items() if key in pair] or [(key,)]
+        assert len(pairs) == 1, f"key {key} may belong to any of {pairs}"
+        return sorted(pairs[0], key=lambda other: other != key)
+
+    def zone_of(self, key):
+        """Return the zone of a key."""
+        return int(self.keys[key][4]) >> 16 & 0xFFFF
+
+    def present(self):
+        """Return the keys that LIVE records have now."""
+        table = self.stage.table
+        entries, extensions = tables.entries(table), tables.extensions(table)
+        found = set()
+        for record in np.flatnonzero(naive_audit.states(table) == Life.LIVE):
+            found.add(tuple(entries[record]["key"].tolist()))
+            if entries[record]["extension"]:
+                found.add(tuple(extensions[entries[record]["extension"] - 1]["reply_key"].tolist()))
+        return {i for i, key in enumerate(self.keys) if tuple(key.tolist()) in found}
+
+    def run(self, seed, programs, **how):
+        """Run one program for each participant from a seed; raise what went wrong.
+
+        Args:
+            programs: one for each participant: functions of a Worker.
+            how: of Simulation.
+        """
+        self.stage.restore()
+        simulation = Simulation(self.mapped, seed, **how)
+        workers = [
+            Worker(self, simulation, participant)
+            for participant, _ in zip(self.stage.participants, programs, strict=False)
+        ]
+        simulation.run(*(lambda w=w, p=p: p(w) for w, p in zip(workers, programs, strict=True)))
+        for worker in workers:
+            worker.finish()
+        operations = [operation for worker in workers for operation in worker.operations]
+        faults = naive_audit.faults(self.stage.table)
+        faults += histories.faults(operations, self.everything(self.before), self.present())
+        if not how.get("impatient"):
+            faults += [f"{o.what} of key {o.key}" for o in operations if "BUSY" in o.what]
+        if faults:
+            raise Fault(simulation.report(Fault("\n".join(faults))))
+        return simulation
+
+    def everything(self, keys):
+        """Return the keys of the connections that ``keys`` open."""
+        return {each for key in keys for each in self.pair(key)}
+
+    def run_seeds(self, count, programs_of, **how):
+        """Run ``count`` seeds; ``programs_of`` makes the programs from a random source."""
+        for seed in range(round(count * SEEDS)):
+            self.run(seed, programs_of(random.Random(seed)), impatient=seed % 4 == 3, **how)
+
+
+class Worker:
+    """A simulated participant: each method is an operation that goes into the history."""
+
+    def __init__(self, play, simulation, participant):
+        self.play, self.simulation, self.participant = play, simulation, participant
+        self.operations = []
+        self.flushes = []
+
+    def _begin(self, what, keys):
+        begun = [Operation(what, key) for key in keys]
+        for operation in begun:
+            self.simulation.begin(operation)
+        self.operations += begun
+        return begun
+
+    def _end(self, begun, said, outcomes):
+        for operation in begun:
+            operation.what += f" {said}"
+            operation.outcomes = outcomes
+            self.simulation.end(operation)
+
+    def _answer(self, begun, record, outcomes):
+        """End a lookup: BUSY says nothing, NONE that the key it looked for, the first, was absent."""
+        if record == tables.BUSY:
+            self._end(begun, "BUSY", histories.NOTHING)
+        elif record == tables.NONE:
+            self._end(begun[:1], "missed", histories.MISSED)
+            self._end(begun[1:], "missed", histories.NOTHING)
+        else:
+            self._end(begun, f"record {record}", outcomes)
+
+    def find(self, key):
+        """Find."""
+        begun = self._begin("find", [key])
+        self._answer(begun, self.participant.find(self.play.keys[key])[0], histories.FOUND)
+
+    def refresh(self, key, expiry_ms=tiny.LATER):
+        """A packet that changes the expiry."""
+        begun = self._begin("refresh", [key])
+        record = self.participant.refresh(self.play.keys[key], expiry_ms)[0]
+        self._answer(begun, record, histories.FOUND)
+
+    def mark(self, key):
+        """Delete later."""
+        begun = self._begin("mark", self.play.connection(key))
+        self._answer(begun, self.participant.mark(self.play.keys[key])[0], histories.REMOVED)
+
+    def remove(self, key):
+        """Delete at once."""
+        begun = self._begin("remove", self.play.connection(key))
+        self._answer(begun, self.participant.remove(self.play.keys[key])[0], histories.REMOVED)
+
+    def make(self, *keys, wanted=1, expiry_ms=tiny.LATER):
+        """Make connections, one after the other, asking for credit for ``wanted``."""
+        begun = [self._begin("make", self.play.pair(key)) for key in keys]
+        replies = [self.play.keys[self.play.replies[key]] for key in keys if key in self.play.replies]
+        made = self.participant.make(
+            self.play.keys[list(keys)], np.array(replies) if replies else None, expiry_ms, wanted
+        )
+        for operations, reason, record in zip(begun, *made, strict=True):
+            reason = Reason(int(reason))
+            if reason == Reason.NONE:
+                self._end(operations, f"made record {record}", histories.MADE)
+            elif reason == Reason.ADOPTED:
+                self._end(operations[:1], "ADOPTED", histories.FOUND)
+                self._end(operations[1:], "ADOPTED", histories.NOTHING)
+            elif reason == Reason.CLASH:
+                self._end(operations[:1], "CLASH", histories.NOTHING)
+                self._end(operations[1:], "CLASH", histories.FOUND)
+            else:
+                assert reason in REFUSED, reason
+                self._end(operations, reason.name, histories.NOTHING)
+
+    def run_list(self):
+        """Run the own delete list."""
+        self.participant.run()
+
+    def sweep(self):
+        """Sweep what has expired at NOW."""
+        begun = self._begin("sweep", self.play.everything(self.play.expired))
+        sweep.sweep(self.participant.views, u64(NOW), u64(1 << 30))
+        self._end(begun, "done", histories.PERHAPS)
+
+    def flush(self, zone=0):
+        """Detach a zone, then bring home what it held in slices."""
+        keys = [key for key in range(len(self.play.keys)) if self.play.zone_of(key) == zone]
+        begun = self._begin("flush", keys)
+        word = self.participant.detach(zone)
+        if word == flush.DONE:
+            self._end(begun, "BUSY", histories.NOTHING)
+            return
+        self._end(begun, "detached" if word else "empty", histories.GONE if word else histories.MISSED)
+        if word:
+            cursor = u64(0)
+            for _ in range(20):
+                cursor = self.participant.reclaim(zone, word, cursor, SLICE)
+                if cursor == flush.DONE:
+                    return
+            self.flushes.append((zone, word, cursor))
+
+    def finish(self):
+        """Do what was left for lack of a lock, when nobody else runs."""
+        for zone, word, cursor in self.flushes:
+            assert self.participant.reclaim(zone, word, cursor) == flush.DONE
+        self.participant.run()
+        self.participant.find(self.play.keys[0])  # a step of an operation that was refused is not NONE before the next
+
+
+def mixed(rng, choices, length):
+    """Return a program of up to ``length`` operations, each drawn from (operation, arguments) choices."""
+    drawn = [rng.choice(choices) for _ in range(rng.randint(1, length))]
+
+    def program(worker):
+        for operation, *arguments in drawn:
+            getattr(worker, operation)(*arguments)
+
+    return program

@@ -1,0 +1,193 @@
+"""The audit once more, in numpy over whole arrays: what the kernel is compared with, and quick enough after every seed."""
+
+import hashing
+import numpy as np
+import tables
+from zonetrack.shm import roster
+from zonetrack.shm.layout import DUE_UNIT_MS, STEP_BITS, USED, Life, Slab, Step
+
+LOW_32 = np.uint64(0xFFFFFFFF)
+
+
+def faults(table):
+    """Return what is wrong with a table on which nobody works, as sentences; none when every invariant holds."""
+    return [
+        *_locks(table),
+        *_intents(table),
+        *_index(table),
+        *_counts(table),
+        *_hints(table),
+        *_lists(table),
+    ]
+
+
+def states(table):
+    """Return the Life of each record."""
+    return tables.entries(table)["life"] & np.uint64(0xFF)
+
+
+def _locks(table):
+    totals = tables.totals(table)
+    for name, words in (
+        ("segment", tables.segments(table)["lock"]),
+        ("zone", tables.quotas(table)["zone_lock"]),
+        ("count", tables.quotas(table)["count_lock"]),
+        ("global count", np.array([totals["count_lock"]])),
+        ("record", tables.entries(table)["lock"]),
+    ):
+        for at in np.flatnonzero(words):
+            yield f"{name} lock {at} is held by {words[at]}"
+
+
+def _intents(table):
+    places = roster.participants(table)
+    for at in np.flatnonzero(places["intent"]["step"]):
+        step = int(places[at]["intent"]["step"]) & (1 << STEP_BITS) - 1
+        yield f"participant {at + 1} is at {Step(step).name}"
+    for at in np.flatnonzero(places["intent"]["credit"]):
+        yield f"participant {at + 1} has credit {places[at]['intent']['credit']}"
+    for at in np.flatnonzero(places["deletes"]):
+        yield f"participant {at + 1} has {places[at]['deletes']} deletes to do"
+
+
+def _named(table):
+    """Return what each segment is named for: zone, first bits of its hashes, how many bits; and the directories in use."""
+    named, directories = {}, []
+    for zone in np.flatnonzero(tables.zones(table)["word"]):
+        if not len(tables.directory_of(table, zone)):
+            continue
+        depth = tables.depth_of(table, zone)
+        directories.append(tables.directory_number(table, zone))
+        for i, segment in enumerate(tables.directory_of(table, zone).tolist()):
+            named.setdefault(segment - 1, []).append((int(zone), i, depth))
+    return named, directories
+
+
+def _index(table):
+    named, directories = _named(table)
+    segments, owners = tables.segments(table), tables.directory_owners(table)
+    prefixes = {}
+    for segment, places in named.items():
+        if not 0 <= segment < len(segments):
+            yield f"zone {places[0][0]} names segment {segment}, which does not exist"
+            continue
+        zone, first, depth = places[0]
+        own = int(segments[segment]["depth"])
+        if own > depth or places != [(zone, i, depth) for i in range(first, first + (1 << depth - own))]:
+            yield f"segment {segment} of depth {own} is named by {places}"
+        elif first % (1 << depth - own):
+            yield f"segment {segment} is named by entries that do not share {own} bits"
+        if segments[segment]["owner"] != USED:
+            yield f"segment {segment} of zone {zone} has owner {segments[segment]['owner']}"
+        prefixes[segment] = (zone, first >> depth - own if own <= depth else 0, own)
+    for segment in np.flatnonzero(segments["owner"]):
+        if segment not in named:
+            yield f"segment {segment} with owner {segments[segment]['owner']} is lost"
+    for number in np.flatnonzero(owners):
+        if number not in directories or owners[number] != USED:
+            yield f"directory {number} with owner {owners[number]} is lost"
+    for number in directories:
+        if owners[number] != USED:
+            yield f"directory {number} in use has owner {owners[number]}"
+    yield from _slots(table, prefixes)
+
+
+def _slots(table, prefixes):
+    slots = tables.slots(table)
+    entries, extensions = tables.entries(table), tables.extensions(table)
+    where, at = np.nonzero(slots)
+    words = slots[where, at]
+    wanted = []
+    live = np.flatnonzero(states(table) == Life.LIVE)
+    keys = [(int(r), entries[r]["key"]) for r in live]
+    keys += [(r, extensions[entries[r]["extension"] - 1]["reply_key"]) for r, _ in keys if entries[r]["extension"]]
+    keys = [(r, key) for r, key in keys if key[4]]
+    hashes = hashing.hash_keys(tables.SECRET, np.array([key for _, key in keys], "u8")) if keys else []
+    seen = {}
+    for (record, key), hash_ in zip(keys, hashes, strict=True):
+        if tuple(key.tolist()) in seen:
+            yield f"records {seen[tuple(key.tolist())]} and {record} have the key {key.tolist()}"
+        seen[tuple(key.tolist())] = record
+        wanted.append((record, int(hash_), int(key[4]) >> 16 & 0xFFFF))
+    found = {}
+    for segment, i, word in zip(where.tolist(), at.tolist(), words.tolist(), strict=True):
+        found.setdefault(((word & 0xFFFFFFFF) - 1, word >> 32), []).append((segment, i))
+    for record, hash_, zone in wanted:
+        places = found.pop((record, hash_ >> 32), [])
+        if len(places) != 1:
+            yield f"record {record} has slots {places} for one key"
+            continue
+        segment, i = places[0]
+        of, prefix, depth = prefixes.get(segment, (None, 0, 0))
+        if of != zone or hash_ >> 64 - depth != prefix:
+            yield f"record {record} stands in segment {segment}, which is named for {prefixes.get(segment)}"
+        if i // 16 != (hash_ & 15) // 2:
+            yield f"record {record} stands in slot {i} of segment {segment}, outside its pair of lines"
+    for (record, _), places in found.items():
+        state = Life(int(states(table)[record])).name if record < len(entries) else "outside"
+        yield f"slots {places} name record {record}, which is {state}"
+    for record in np.flatnonzero((states(table) == Life.NEW) | (states(table) == Life.DEAD)):
+        yield f"record {record} is left {Life(int(states(table)[record])).name}"
+
+
+def _counts(table):
+    entries = tables.entries(table)
+    zones = entries["key"][states(table) == Life.LIVE][:, 4] >> np.uint64(16) & np.uint64(0xFFFF)
+    content = np.bincount(zones.astype(int), minlength=len(tables.quotas(table)))
+    counts = tables.quotas(table)["count"]
+    for zone in np.flatnonzero(counts != content):
+        yield f"zone {zone} counts {counts[zone]}, but has {content[zone]}"
+    if tables.totals(table)["count"] != content.sum():
+        yield f"the global count is {tables.totals(table)['count']}, but there are {content.sum()}"
+
+
+def _hints(table):
+    entries, due = tables.entries(table), tables.due(table)
+    live = states(table) == Life.LIVE
+    latest = np.maximum(entries["expiry_ms"] // np.uint64(DUE_UNIT_MS), np.uint64(1))
+    for record in np.flatnonzero(due != entries["hint"]):
+        yield f"record {record}: hint {due[record]} beside, {entries[record]['hint']} in the entry"
+    for record in np.flatnonzero(live & ((due == 0) | (due > latest))):
+        yield f"record {record} has hint {due[record]}, but expires at {latest[record]}"
+    for record in np.flatnonzero(~live & (due != 0)):
+        yield f"record {record} is not live, but has hint {due[record]}"
+
+
+def _chains(table, slab):
+    """Return the first record + 1 of each chain, with a name."""
+    places = roster.participants(table)
+    for at in np.flatnonzero(places["front"][:, slab]):
+        yield f"front of {at + 1}", int(places[at]["front"][slab])
+    for at in np.flatnonzero(places["back"][:, slab]):
+        yield f"back of {at + 1}", int(places[at]["back"][slab])
+    for i in np.flatnonzero(tables.pool(table, slab)):
+        word = int(tables.pool(table, slab)[i])
+        if word >> 48:
+            yield f"pool word {i} of {word >> 48}", 0
+        yield f"pool word {i}", word & 0xFFFFFFFF
+
+
+def _lists(table):
+    used = {
+        Slab.ENTRIES: states(table) != Life.FREE,
+        Slab.EXTENSIONS: np.isin(
+            np.arange(len(tables.extensions(table))),
+            tables.entries(table)["extension"][states(table) != Life.FREE].astype(int) - 1,
+        ),
+    }
+    for slab, following in (
+        (Slab.ENTRIES, tables.entries(table)["next"]),
+        (Slab.EXTENSIONS, tables.extensions(table)["next"]),
+    ):
+        free = np.zeros(len(following), int)
+        links = following.tolist()
+        for name, first in _chains(table, slab):
+            length = 0
+            while first and length <= len(links):
+                free[first - 1] += 1
+                first = links[first - 1]
+                length += 1
+            if length > len(links):
+                yield f"{slab.name}: {name} is a ring"
+        for record in np.flatnonzero(free + used[slab] != 1):
+            yield f"{slab.name} {record} is on {free[record]} lists{' and in use' if used[slab][record] else ''}"

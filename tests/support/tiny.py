@@ -1,0 +1,71 @@
+"""Tables that are full after a few connections, made once and put back to how they were before each run.
+
+A segment has 128 slots, but a key may stand only in the 16 of its pair of lines.  So keys are aimed: found by trying, under
+a known secret, until their hash names the wanted pair and begins with the wanted bits.  Sixteen in one pair, and the next
+splits the segment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import hashing
+import numpy as np
+import tables
+from zonetrack.shm.layout import BLOCK_RECORDS, LINE_SLOTS
+
+PAIR_SLOTS = 2 * LINE_SLOTS
+PAIRS = 8
+TRIED = 200_000
+LATER = 1 << 30
+"""An expiry that no test reaches."""
+
+
+@functools.cache
+def _tried(zone):
+    keys = tables.keys(TRIED, zone, low=zone + 1)
+    return keys, hashing.hash_keys(tables.SECRET, keys)
+
+
+def aimed(count, zone=0, pair=0, prefix="", skip=0):
+    """Return keys whose home is in a pair of lines and whose hash begins with some bits, u64[count, 5].
+
+    Args:
+        count: how many.
+        zone: their zone.
+        pair: pair of lines, 0 to 7.
+        prefix: the first bits of the hash, as "01".
+        skip: how many to leave out, so that two calls give different ones.
+    """
+    keys, hashes = _tried(zone)
+    fits = (hashes >> np.uint64(1)) % np.uint64(PAIRS) == np.uint64(pair)
+    if prefix:
+        fits &= hashes >> np.uint64(64 - len(prefix)) == np.uint64(int(prefix, 2))
+    found = np.flatnonzero(fits)[skip : skip + count]
+    assert len(found) == count, f"only {len(found)} of {TRIED:,} keys fit"
+    return keys[found]
+
+
+class Stage:
+    """A table that can be put back to a moment.
+
+    Args:
+        participants: how many join.
+        zones: zones in use that the table is sized for.
+        extension_share: extensions per thousand connections.
+    """
+
+    def __init__(self, participants=3, zones=2, extension_share=125):
+        self.table = tables.small(participants * BLOCK_RECORDS, zones, extension_share)
+        self.participants = [tables.Participant(self.table) for _ in range(participants)]
+        self.saved = {}
+
+    def save(self):
+        """Remember the table as it is now."""
+        self.saved = {region: bytes(buffer) for region, buffer in self.table.regions.items()}
+
+    def restore(self):
+        """Put the table back to the moment of ``save``."""
+        for region, content in self.saved.items():
+            ctypes.memmove(self.table.base[region], content, len(content))
