@@ -2,11 +2,12 @@
 
 Three stages over the burst, so that memory is fetched for many packets while few are worked on:
 
-    parse     every frame; hash its key, fetch the home line in the index
-    glance    look for the tag in that line, fetch the record that it points to, or else the neighbour line
+    parse     every frame; hash its key, fetch its lines in the index
+    glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
     track     each packet in order: find and lock, judge, update, unlock; or make a record
 
-A later packet of a burst sees what an earlier one did: only ``track`` decides, the two stages before it give hints.
+A later packet of a burst sees what an earlier one did: only ``track`` decides, the stages before it give hints.  That
+there is no record is more than a hint, a miss confirmed as ``index.find`` does it, and stands until this burst makes one.
 ``glance`` fetches a record's first line only; the other two are fetched a few packets before their turn, for a core has
 some sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
 
@@ -110,21 +111,24 @@ def _parse(views, frames, i):
     if segment != ZERO:
         line = index.home_line(views, segment - ONE, hash_)
         memory.prefetch(line)
+        memory.prefetch(line ^ _LINE)
         parsed.line = line
+        parsed.segment = segment
 
 
 @inlined
 def _glance(views, i):
-    """Fetch the record whose tag stands in the home line of packet ``i``, or else the line's neighbour."""
+    """Fetch the record whose tag stands in the lines of packet ``i``; or the lock under which it would be made."""
     parsed = _parsed(views, i)
     line = u64(parsed.line)
     if line == ZERO:
         return
-    candidate = index.glance(line, index.tag_of(u64(parsed.hash)))
-    if candidate == ZERO:
-        memory.prefetch(line ^ _LINE)
-    else:
-        parsed.candidate = candidate
+    tag = index.tag_of(u64(parsed.hash))
+    candidate = index.glance(views, u64(parsed.zone), u64(parsed.zone_word), line, tag)
+    parsed.candidate = candidate
+    if candidate == index.ABSENT:
+        memory.prefetch(index.lock_address(views, u64(parsed.segment) - ONE))
+    elif candidate != ZERO:
         entry = entries.address(views, candidate - ONE)
         memory.prefetch(entry)
 
@@ -133,7 +137,7 @@ def _glance(views, i):
 def _fetch(views, i):
     """Fetch the rest of the record that packet ``i`` will probably find."""
     candidate = u64(_parsed(views, i).candidate)
-    if candidate != ZERO:
+    if candidate != ZERO and candidate != index.ABSENT:
         entry = entries.address(views, candidate - ONE)
         memory.prefetch(entry + _LINE)
         memory.prefetch(entry + _TWO_LINES)
@@ -192,11 +196,14 @@ def _remaining(entry, now_ms):
 
 # ------------------------------------------------------------------------------------------------ a record that exists
 @inlined
-def _find(views, parsed, i):
+def _find(views, parsed, i, nothing_made):
     """Find and lock the connection of packet ``i``: first where the glance pointed, then properly."""
     key = _key(views, i, u64(parsed.kind))
     candidate = u64(parsed.candidate)
-    if candidate != ZERO and zones.load_word(views, u64(parsed.zone)) == u64(parsed.zone_word):
+    if candidate == index.ABSENT:
+        if nothing_made:
+            return index.MISS
+    elif candidate != ZERO and zones.load_word(views, u64(parsed.zone)) == u64(parsed.zone_word):
         found = index.confirm(views, candidate - ONE, key)
         if found != index.MISS:
             return found
@@ -267,19 +274,18 @@ def _track_found(views, parsed, record, settings, now_ms, verdict):
         delete_list.mark(views, record)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
-    if kind == u64(Outcome.INVALID):
-        counters.count(views, Reason.INVALID)
-    else:
-        counters.count(views, Reason.HIT)
+    counters.count(views, Reason.HIT)
     if u64(verdict.reason) != _NONE:
+        if kind == u64(Outcome.INVALID):
+            counters.count(views, Reason.INVALID)
         counters.count(views, u64(verdict.reason))
     return True
 
 
 @kernel
-def _track_error(views, parsed, i, settings, now_ms, verdict):
+def _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict):
     """An ICMP error: related to the connection of the packet that it quotes, and never more than that."""
-    record = _find(views, parsed, i)
+    record = _find(views, parsed, i, nothing_made)
     if record == index.MISS or record == index.BUSY:
         _refuse(views, parsed, verdict, u64(Reason.ICMP_UNMATCHED) if record == index.MISS else u64(Reason.BUSY))
         return
@@ -305,7 +311,8 @@ def _wanted(views, i, count, zone):
     wanted = ONE
     for j in range(i + ONE, count):
         other = _parsed(views, u64(j))
-        if u64(other.reason) == _NONE and u64(other.candidate) == ZERO and u64(other.zone) == zone:
+        found_none = u64(other.candidate) == ZERO or u64(other.candidate) == index.ABSENT
+        if u64(other.reason) == _NONE and found_none and u64(other.zone) == zone:
             wanted += ONE
     return wanted
 
@@ -369,7 +376,6 @@ def _open(views, parsed, i, count, flags, settings, now_ms, verdict):
     Returns:
         False when somebody else made the connection meanwhile, so it has to be found again.
     """
-    counters.count(views, Reason.MISS)
     reason = track.opens(parsed, settings)
     if reason != _NONE:
         _refuse(views, parsed, verdict, reason)
@@ -389,26 +395,28 @@ def _open(views, parsed, i, count, flags, settings, now_ms, verdict):
 
 # ------------------------------------------------------------------------------------------------ stage three
 @inlined
-def _track(views, frames, i, count, now_ms, verdict):
-    """Track packet ``i``: the only stage that decides."""
+def _track(views, frames, i, count, nothing_made, now_ms, verdict):
+    """Track packet ``i``: the only stage that decides.  Returns whether it missed, so may have made a record."""
     parsed = _parsed(views, i)
     if u64(parsed.reason) != _NONE:
         _refuse(views, parsed, verdict, u64(parsed.reason))
-        return
+        return False
     settings = zones.settings_of(views, u64(parsed.zone))
     if u64(parsed.kind) == _ERROR:
-        _track_error(views, parsed, i, settings, now_ms, verdict)
-        return
+        _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict)
+        return False
     for _ in range(MAKE_ROUNDS_MAX):
-        record = _find(views, parsed, i)
+        record = _find(views, parsed, i, nothing_made)
         if record == index.BUSY:
             break
         if record != index.MISS and _track_found(views, parsed, record, settings, now_ms, verdict):
-            return
+            return False
         flags = u64(frame_at(frames + i * _FRAME_SIZE).flags)
         if _open(views, parsed, i, count, flags, settings, now_ms, verdict):
-            return
+            return True
+        nothing_made = False
     _refuse(views, parsed, verdict, u64(Reason.BUSY))
+    return False
 
 
 @kernel
@@ -438,19 +446,23 @@ def track_burst(views, frames, count, now_ms, verdicts):
     for i in range(min(count, AHEAD)):
         _fetch(views, u64(i))
     valid = ZERO
+    missed = ZERO
     bytes_ = ZERO
+    nothing_made = True
     for i in range(count):
         if u64(i) + AHEAD < count:
             _fetch(views, u64(i) + AHEAD)
         verdict = verdict_at(verdicts + u64(i) * _VERDICT_SIZE)
         if delete_list.is_crowded(views) and not delete_list.make_room(views):
             _refuse(views, _parsed(views, u64(i)), verdict, u64(Reason.BUSY))
-        else:
-            _track(views, frames, u64(i), count, now_ms, verdict)
+        elif _track(views, frames, u64(i), count, nothing_made, now_ms, verdict):
+            missed += ONE
+            nothing_made = nothing_made and u64(verdict.flags) == ZERO
         bytes_ += u64(_parsed(views, u64(i)).ip_bytes)
         if u64(verdict.ct_state) & u64(CtState.INV) == ZERO:
             valid += ONE
     zones.return_credit(views)
     counters.add(views, Reason.PACKETS, count)
+    counters.add(views, Reason.MISS, missed)
     counters.add(views, Reason.BYTES, bytes_)
     return valid

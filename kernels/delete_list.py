@@ -126,15 +126,16 @@ def delete(views, record, key, incarnation):
     entry = entries.address(views, record)
     intents.set_record(views, record, Step.UPDATE)
     if not locks.take(entry + entries.LOCK, views.me):
+        intents.done(views)
         return False
     life = memory.acquire64(entry + entries.LIFE)
     same = entries.state_of(life) == u64(Life.LIVE) and entries.incarnation_of(life) == incarnation
-    if same and (key == ZERO or index.might_be(views, record, key)):
+    same = same and (key == ZERO or index.might_be(views, record, key))
+    if same:
         mark(views, record)
-        locks.drop(entry + entries.LOCK)
-        return True
     locks.drop(entry + entries.LOCK)
-    return False
+    intents.done(views)
+    return same
 
 
 # ------------------------------------------------------------------------------------------------ sorting
@@ -228,6 +229,7 @@ def _choose_segments(views):
         if segment == ZERO:
             continue
         memory.prefetch(index.home_line(views, segment - ONE, hash_))
+        memory.prefetch(index.lock_address(views, segment - ONE))
         memory.set_le64(views.order + (chosen << THREE), (segment << EIGHT) | u64(i))
         chosen += ONE
     return chosen
@@ -335,4 +337,5 @@ def run(views):
     _unindex(views)
     _uncount(views)
     _trim(views)
+    intents.done(views)
     return length(views)

@@ -37,6 +37,7 @@ from ..shm.layout import (
     EXTENSION,
     EXTENSION_BYTES,
     KEY_WORDS,
+    LINE_BYTES,
     NO_RECORD,
     PARTICIPANT,
     POOL_COUNT_SHIFT,
@@ -75,6 +76,7 @@ _OWNER_SHIFT = u64(POOL_OWNER_SHIFT)
 CHAIN_COUNT_SHIFT = u64(POOL_COUNT_SHIFT)
 _LIFE_OWNER_SHIFT = u64(8)
 _DUE_UNIT = u64(DUE_UNIT_MS)
+_LINE = u64(LINE_BYTES)
 _ENTRIES = u64(Slab.ENTRIES)
 
 entry_at = memory.record_at(ENTRY)
@@ -215,8 +217,14 @@ def _refill(views, slab):
 
 @inlined
 def _pop(views, slab, first):
-    """Take the top record, ``first`` (index + 1), off the front list."""
+    """Take the top record, ``first`` (index + 1), off the front list, and fetch the one that is on top then."""
     following = memory.read32(next_word(views, slab, first - ONE))
+    if following != ZERO and slab == _ENTRIES:
+        upcoming = address(views, following - ONE)
+        memory.prefetch(upcoming)
+        memory.prefetch(upcoming + _LINE)
+        memory.prefetch(upcoming + _LINE + _LINE)
+        memory.prefetch(views.due + (following - ONE) * FOUR)
     count = _list(views, _FRONT_COUNT, slab)
     memory.release32(_list(views, _FRONT, slab), following)
     memory.release32(count, memory.read32(count) - ONE)

@@ -60,6 +60,9 @@ MISS = u64(NO_RECORD)
 BUSY = u64(NO_RECORD - 1)
 """The record's lock was not had in time, or the zone changed too often."""
 
+ABSENT = u64(NO_RECORD)
+"""What ``glance`` says where nothing is."""
+
 FIND_ROUNDS_MAX = 1000
 """Looks at a zone that changes under the finder: each needs a split or flush of that zone in between."""
 INSERT_ROUNDS_MAX = 1000
@@ -208,11 +211,20 @@ def find(views, key, hash_, zone):
 
 
 @inlined
-def glance(line, tag):
-    """Return a record + 1 whose tag stands in a line, 0 when none does; no lock, a hint only."""
+def glance(views, zone, word, line, tag):
+    """Look for a tag in a pair of lines, without a lock.
+
+    Returns:
+        A record + 1 that has it, a hint only; ABSENT, as true as a MISS of ``find``: none has it, and the zone's word is
+        still ``word``; 0 when the zone changed.
+    """
     matches = memory.match_line(line, tag)
     if matches == ZERO:
-        return ZERO
+        line ^= _LINE
+        matches = memory.match_line(line, tag)
+        if matches == ZERO:
+            memory.fence_acquire()  # A2 before A1
+            return ABSENT if zones.load_word(views, zone) == word else ZERO
     return memory.read64(line + (memory.lowest_bit(matches) << THREE)) & LOW_32
 
 

@@ -13,7 +13,7 @@ from ..shm.layout import ENTRY, EXTENSION, KEY_WORDS, PARSED, offset
 from . import memory
 from .jit import inlined, kernel
 from .memory import mix
-from .words import LOW_8, LOW_16, SIXTEEN, u64
+from .words import LOW_8, LOW_16, SIXTEEN, ZERO, u64
 
 ENTRY_KEY = offset(ENTRY, "key")
 EXTENSION_KEY = offset(EXTENSION, "reply_key")
@@ -38,13 +38,12 @@ def hash_key(views, key):
 @inlined
 def equal(a, b):
     """Return whether the keys at two addresses are the same."""
-    return (
-        memory.read64(a + LAST) == memory.read64(b + LAST)
-        and memory.read64(a + _WORD_1) == memory.read64(b + _WORD_1)
-        and memory.read64(a + _WORD_3) == memory.read64(b + _WORD_3)
-        and memory.read64(a) == memory.read64(b)
-        and memory.read64(a + _WORD_2) == memory.read64(b + _WORD_2)
-    )
+    differences = memory.read64(a) ^ memory.read64(b)
+    differences |= memory.read64(a + _WORD_1) ^ memory.read64(b + _WORD_1)
+    differences |= memory.read64(a + _WORD_2) ^ memory.read64(b + _WORD_2)
+    differences |= memory.read64(a + _WORD_3) ^ memory.read64(b + _WORD_3)
+    differences |= memory.read64(a + LAST) ^ memory.read64(b + LAST)
+    return differences == ZERO  # one branch, for those that are compared are nearly always equal
 
 
 @kernel
