@@ -7,27 +7,15 @@ travels itself, which is against the quoted packet.  It changes nothing, for any
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..shm.layout import ENTRY, CtState, Status, VerdictFlag, Way
 from ..shm.reasons import Reason
-from . import memory
+from . import icmp_types, memory
+from .icmp_types import Role
 from .jit import inlined, kernel
 from .words import LOW_8, ONE, ZERO, u64
 
-REQUESTS4 = (8, 13, 15, 17)
-"""Echo, timestamp, information, address mask (RFC 792, RFC 950)."""
-REQUESTS6 = (128, 139)
-"""Echo (RFC 4443), node information (RFC 4620)."""
-
-REQUESTS = np.zeros((2, 256), np.uint8)
-"""u8[family is 6, type]: 1 for a request."""
-REQUESTS[0, list(REQUESTS4)] = 1
-REQUESTS[1, list(REQUESTS6)] = 1
-REQUESTS.setflags(write=False)
-
-_FAMILY_6 = u64(6)
 _TYPE_SHIFT = u64(24)
+_REQUEST = u64(Role.REQUEST)
 _NONE = u64(Reason.NONE)
 _UNMATCHED = u64(Reason.ICMP_UNMATCHED)
 _ASSURED = u64(Status.ASSURED)
@@ -42,9 +30,8 @@ entry_at = memory.record_at(ENTRY)
 @inlined
 def opens(parsed):
     """Return why a query may not open a flow, Reason.NONE if it may: an answer to no request does not."""
-    is_6 = ONE if u64(parsed.family) == _FAMILY_6 else ZERO
-    kind = (u64(parsed.icmp_word) >> _TYPE_SHIFT) & LOW_8
-    return _NONE if REQUESTS[is_6, kind] != 0 else _UNMATCHED
+    found = icmp_types.find(u64(parsed.family), (u64(parsed.icmp_word) >> _TYPE_SHIFT) & LOW_8)
+    return _NONE if icmp_types.role(found) == _REQUEST else _UNMATCHED
 
 
 @kernel
