@@ -120,6 +120,7 @@ def sweep(views, now_ms, slots_budget):
             counters.count(views, Reason.SWEEP_CYCLES)
     memory.release32(views.intent + _CURSOR, block)
     delete_list.run(views)
+    intents.done(views)
     counters.add(views, Reason.SWEEP_VISITED, visited)
     counters.add(views, Reason.SWEPT, expired)
     return expired

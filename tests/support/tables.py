@@ -116,11 +116,15 @@ class Participant:
 
     def run(self):
         """Run the own delete list; returns the lines that are left."""
-        return int(delete_list.run(self.views))
+        left = int(delete_list.run(self.views))
+        assert self.step is Step.NONE
+        return left
 
     def sweep(self, now_ms, budget=1 << 30):
         """Sweep; returns how many went to the delete list."""
-        return int(sweep.sweep(self.views, u64(now_ms), u64(budget)))
+        swept = int(sweep.sweep(self.views, u64(now_ms), u64(budget)))
+        assert self.step is Step.NONE
+        return swept
 
     def detach(self, zone):
         """Detach a zone's directory; returns the word it had, 0 or flush.DONE."""
