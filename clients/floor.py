@@ -23,7 +23,7 @@ LINES = (1, 2, 4)
 BURST = 32
 ACCESSES = 32_768 * BURST
 """In a measurement: 10 to 100 ms."""
-REPEATS = 3
+REPEATS = 5
 
 _LINE = u64(LINE_BYTES)
 _SHIFTS = (u64(13), u64(7), u64(17))
@@ -75,8 +75,8 @@ def region(size: int) -> np.ndarray:
     return made
 
 
-def measure(over: np.ndarray, seed: int, accesses: int = ACCESSES) -> dict[str, float]:
-    """Return nanoseconds per access by number of adjacent lines, as ``floor_ns_1`` and so on.
+def measure(over: np.ndarray, seed: int, accesses: int = ACCESSES) -> list[float]:
+    """Return nanoseconds per access, for each number of adjacent lines in LINES.
 
     Args:
         over: bytes from ``region``, entered into this process's page table.
@@ -85,7 +85,7 @@ def measure(over: np.ndarray, seed: int, accesses: int = ACCESSES) -> dict[str, 
     """
     scratch = np.zeros(BURST, "u8")
     bursts = u64(max(accesses // BURST, 1))
-    figures = {}
+    figures = []
     for lines in LINES:
         groups = u64(over.nbytes // (lines * LINE_BYTES))
         times = []
@@ -94,5 +94,5 @@ def measure(over: np.ndarray, seed: int, accesses: int = ACCESSES) -> dict[str, 
             begun = time.perf_counter_ns()
             walk(u64(over.ctypes.data), groups, u64(lines), state, u64(scratch.ctypes.data), bursts)
             times.append((time.perf_counter_ns() - begun) / (int(bursts) * BURST))
-        figures[f"floor_ns_{lines}"] = statistics.median(times)
+        figures.append(statistics.median(times))
     return figures
