@@ -1,0 +1,172 @@
+"""The load test as a command: one subcommand for each scenario, and one that holds two results side by side."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import click
+
+from . import report
+from .errors import NoServiceError, ZonetrackError
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "megabytes": {"type": click.IntRange(min=1), "help": "Memory that the reads are spread over."},
+    "threads": {"type": click.IntRange(1, 250), "help": "Worker processes."},
+    "connections": {"type": click.IntRange(min=1), "help": "Connections; of each worker, where each has its own."},
+    "zones": {"type": click.IntRange(1, 65_536), "help": "Zones that they go round."},
+    "iterations": {"type": click.IntRange(min=1), "help": "Conversations, or packets, of each connection."},
+    "data_packets": {"type": click.IntRange(0, 10_000), "help": "Data packets of a conversation, each with its ACK."},
+    "limit": {"type": click.IntRange(0, 2**32 - 2), "help": "Global limit.  [default: just above what is needed]"},
+    "timeout_ms": {"type": click.IntRange(1, 2**32 - 1), "help": "Every timeout.  [default: those of nf_conntrack]"},
+    "burst": {"type": click.IntRange(1, 256), "help": "Packets in a call."},
+    "seed": {"type": click.IntRange(0, 2**64 - 1), "help": "Of tuples and draws."},
+    "via": {"type": click.Choice(["direct", "service"]), "help": "Who tracks."},
+    "repeat": {"type": click.IntRange(min=1), "help": "Trials, of which the median is shown, and the spread."},
+}
+
+
+class Row(NamedTuple):
+    """A scenario: its name, the parameters that it has beside the common ones, and what it does."""
+
+    name: str
+    defaults: dict[str, int]
+    help: str
+
+
+MILLION = 1_000_000
+ROWS = (
+    Row("floor", {"threads": 1, "megabytes": 256}, "Read 1, 2 and 4 adjacent cache lines at random."),
+    Row(
+        "hit",
+        {"threads": 1, "connections": MILLION, "zones": 1, "iterations": 5},
+        "Packets of established connections, drawn at random.",
+    ),
+    Row(
+        "miss",
+        {"threads": 1, "connections": MILLION, "zones": 1, "iterations": 5},
+        "Packets without a connection, in zones that hold others.",
+    ),
+    Row(
+        "handshake",
+        {"threads": 10, "connections": 10_000, "zones": 100, "data_packets": 0, "iterations": 100},
+        "Whole conversations, packet i of all connections before packet i + 1; tuples are used again.",
+    ),
+    Row(
+        "scan",
+        {"threads": 1, "connections": 200_000, "zones": 1},
+        "SYN, SYN-ACK, ACK, RST of tuples never used before, while the sweep keeps up.",
+    ),
+)
+TRACKED = {"limit": None, "timeout_ms": None, "burst": 32, "seed": 1, "via": "direct"}
+"""Parameters of every scenario that tracks packets, and their defaults."""
+
+
+def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
+    """Carry a scenario out, and print its figures."""
+    if parameters.pop("via", "direct") == "service":
+        raise NoServiceError("this version has no service to send packets through; --via direct needs none")
+    warm()
+    from ..shm.errors import RosterError, SegmentError
+
+    try:
+        trials = floors(repeat, **parameters) if name == "floor" else trials_of(name, repeat, as_json, parameters)
+    except (SegmentError, RosterError) as error:
+        raise ZonetrackError(str(error)) from error
+    # where each worker has its own connections, `connections` is the figure: how many there were in all
+    figures, spread = report.summary(trials)
+    if "connections" in figures:
+        parameters["connections_per_thread"] = parameters.pop("connections")
+    result = {"scenario": name, **parameters, "repeat": repeat, **figures}
+    if repeat > 1:
+        result["spread"] = spread
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        report.show(name, parameters, figures, spread)
+
+
+def warm() -> None:
+    """Compile what is not in the cache, one process at a time; then it is loaded, and workers are born with it."""
+    from ..kernels import jit
+    from ..service import warmup
+    from . import trial
+
+    warmup.ensure()
+    if not jit.CACHED:
+        trial.warm()
+        return
+    with warmup.alone(jit.cache_directory()):
+        trial.warm()
+
+
+def floors(repeat: int, megabytes: int, threads: int) -> list[dict[str, float]]:
+    """Return the figures of some measurements of the floor."""
+    from . import trial
+
+    return [trial.measure_floor(megabytes << 20, threads) for _ in range(repeat)]
+
+
+def trials_of(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
+    """Return the figures of some trials of a scenario."""
+    from . import trial
+    from .scenarios import SCENARIOS, Plan
+
+    scenario = SCENARIOS[name](Plan(**parameters))
+    try:
+        trial.geometry(scenario)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    trials = []
+    for i in range(repeat):
+        with report.progress(f"{name} {i + 1}/{repeat}", scenario.packets_count, wanted=not as_json) as tick:
+            trials.append(trial.conduct(scenario, tick))
+    return trials
+
+
+@click.group()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """Load the table with generated traffic, and measure it.
+
+    A figure per unit is per core, and without what making the frames cost.  Each scenario checks its own work, and fails if
+    anything in the table or any verdict is not what it should be.
+    """
+    context.obj = as_json
+
+
+def _add(row: Row) -> None:
+    """Add the subcommand of a scenario."""
+    defaults = row.defaults | ({} if row.name == "floor" else TRACKED) | {"repeat": 1}
+
+    @click.pass_obj
+    def callback(as_json_before: bool, as_json: bool, repeat: int, **parameters: Any) -> None:
+        run(row.name, repeat, as_json or as_json_before, **parameters)
+
+    options = [
+        click.Option(
+            [f"--{name.replace('_', '-')}"], default=default, show_default=default is not None, **PARAMETERS[name]
+        )
+        for name, default in defaults.items()
+    ]
+    options.append(click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."))
+    command.add_command(click.Command(row.name, params=list(options), callback=callback, help=row.help))
+
+
+for _row in ROWS:
+    _add(_row)
+
+
+@command.command()
+@click.argument("before", type=click.Path(exists=True, dir_okay=False))
+@click.argument("after", type=click.Path(exists=True, dir_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def compare(as_json_before: bool, before: str, after: str, as_json: bool) -> None:
+    """Hold two results, as --json prints them, side by side."""
+    rows = report.compare(report.read(before), report.read(after))
+    if as_json or as_json_before:
+        click.echo(json.dumps(rows))
+    else:
+        report.show_comparison(before, after, rows)
