@@ -16,8 +16,8 @@ PAIR = 2 * LINE_SLOTS
 
 
 @kernel
-def glance(line, tag):
-    return index.glance(line, tag)
+def glance(views, zone, word, line, tag):
+    return index.glance(views, zone, word, line, tag)
 
 
 @pytest.fixture
@@ -195,15 +195,18 @@ def test_a_slot_that_is_free_again_is_used_again(table, me):
     tables.assert_at_rest(table)
 
 
-def test_a_glance_names_a_record_of_the_line_or_none(table, me):
-    keys = pinned(3, 1)
+def test_a_glance_names_a_record_of_the_pair_or_says_that_there_is_none(table, me):
+    keys = pinned(PAIR - 3, 1)  # some stand in the neighbour of their home
     records = me.made(keys)
+    word = tables.zones(table)["word"][1]
     for key, record in zip(keys, records, strict=True):
         [hash_] = hash_keys(tables.SECRET, key)
-        segment = tables.segment_of(table, 1, hash_)
-        line = int(me.views["slots"]) + segment * SLOTS * 8 + int(hash_) % 16 * LINE_BYTES
-        assert int(glance(u64(line), hash_ >> np.uint64(32))) == record + 1
-        assert int(glance(u64(line), (hash_ >> np.uint64(32)) ^ np.uint64(1))) == 0
+        segment, tag = tables.segment_of(table, 1, hash_), hash_ >> np.uint64(32)
+        line = u64(int(me.views["slots"]) + segment * SLOTS * 8 + int(hash_) % 16 * LINE_BYTES)
+        assert int(glance(me.views, u64(1), word, line, tag)) == record + 1
+        absent = tag ^ np.uint64(1)
+        assert int(glance(me.views, u64(1), word, line, absent)) == index.ABSENT
+        assert int(glance(me.views, u64(1), word ^ np.uint64(1 << 40), line, absent)) == 0  # another zone word
 
 
 # ------------------------------------------------------------------------------------------------ growth
