@@ -49,7 +49,7 @@ from numba.core.config import reload_config  # noqa: E402
 
 reload_config()  # someone may have imported numba before us
 
-JIT = not numba.config.DISABLE_JIT  # pyright: ignore[reportAttributeAccessIssue]
+JIT = not numba.config.DISABLE_JIT  # pyright: ignore[reportPrivateImportUsage, reportAttributeAccessIssue]
 """False under ``NUMBA_DISABLE_JIT=1``: kernels then run under the plain interpreter."""
 
 if not JIT:

@@ -22,15 +22,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import Any
 
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _intrinsic
 from numba.np.numpy_support import from_dtype
 
 from .jit import JIT, inlined
 from .words import LOW_8, LOW_32, THIRTY_TWO, u64
+
+intrinsic: Any = _intrinsic
+"""What it decorates is called without the typing context, which type checkers cannot know."""
 
 ACQUIRE, RELEASE, PLAIN = "acquire", "release", "plain"
 
