@@ -1,14 +1,16 @@
 """The one way for packets into the tracker: a burst of frames in, a verdict for each out.
 
-Three stages over the burst, so that memory is fetched for many packets while few are worked on:
+Four stages over the burst, so that memory is fetched for many packets while few are worked on:
 
-    parse     every frame; hash its key, fetch its lines in the index
+    parse     every frame, and hash its key
+    locate    its lines in the index, and fetch them
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
     track     each packet in order: find and lock, judge, update, unlock; or make a record
 
 A later packet of a burst sees what an earlier one did: only ``track`` decides, the stages before it give hints.  That
 there is no record is more than a hint, a miss confirmed as ``index.find`` does it, and stands until this burst makes one.
-``glance`` fetches a record's first line only; the other two are fetched a few packets before their turn, for a core has
+The middle ones are short loops of their own: a prefetch whose page is not in the TLB holds up what follows it until the page
+walk is done, and only in a loop of a few instructions are enough walks under way at once.  ``glance`` fetches a record's first line only; the other two are fetched a few packets before their turn, for a core has
 some sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
 
 Concurrency: beside any number of other bursts, sweeps and flushes, in this process or another.  Between packets nothing is
@@ -90,7 +92,7 @@ def _key(views, i, kind):
 # ------------------------------------------------------------------------------------------------ stages one and two
 @inlined
 def _parse(views, frames, i):
-    """Parse frame ``i``, hash its key, and fetch the lines where it would stand."""
+    """Parse frame ``i`` and hash its key."""
     parsed = _parsed(views, i)
     frame = frame_at(frames + i * _FRAME_SIZE)
     zone = u64(frame.zone)
@@ -101,9 +103,17 @@ def _parse(views, frames, i):
     parsed.line = ZERO
     if u64(parsed.reason) != _NONE:
         return
-    hash_ = tuples.hash_key(views, _key(views, i, u64(parsed.kind)))
-    parsed.hash = hash_
-    word = zones.load_word(views, zone)
+    parsed.hash = tuples.hash_key(views, _key(views, i, u64(parsed.kind)))
+
+
+@inlined
+def _locate(views, i):
+    """Fetch the lines where the key of packet ``i`` would stand."""
+    parsed = _parsed(views, i)
+    if u64(parsed.reason) != _NONE:
+        return
+    hash_ = u64(parsed.hash)
+    word = zones.load_word(views, u64(parsed.zone))
     parsed.zone_word = word
     if zones.directory_of(word) == ZERO:
         return
@@ -441,6 +451,8 @@ def track_burst(views, frames, count, now_ms, verdicts):
     """
     for i in range(count):
         _parse(views, frames, u64(i))
+    for i in range(count):
+        _locate(views, u64(i))
     for i in range(count):
         _glance(views, u64(i))
     for i in range(min(count, AHEAD)):
