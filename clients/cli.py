@@ -25,7 +25,9 @@ class Command(NamedTuple):
 COMMANDS = {
     "replay": Command("zonetrack.service.replay_command:command", "Track captures, and show their connections."),
     "load": Command("zonetrack.clients.load:command", "Load the table with generated traffic, and measure it."),
-    "audit": Command("zonetrack.service.audit_command:command", "Check every invariant of a table, live or left behind."),
+    "audit": Command(
+        "zonetrack.service.audit_command:command", "Check every invariant of a table, live or left behind."
+    ),
     "doctor": Command("zonetrack.service.doctor:command", "Say what this machine offers, and what a table would take."),
     "warmup": Command("zonetrack.service.warmup:command", "Compile all kernels, and show the seconds each one took."),
 }

@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from numba.core.event import Event, Listener, register, unregister
 from numba.core.registry import CPUDispatcher, cpu_target
 
-from ..kernels import delete_list, flush, jit, sweep
+from ..kernels import capture, delete_list, flush, jit, replay, sweep
 from ..kernels.words import ONE, ZERO
 from ..shm import roster, segment
-from ..shm.layout import Kind
+from ..shm.layout import CAPTURE, CLOCK, FRAME, REPLAY, Kind
 from ..shm.sizing import Geometry
 
 WARM = "warm.json"
@@ -42,6 +43,11 @@ class Stage:
     def __init__(self) -> None:
         self.table = segment.anonymous(Geometry(connections=1, zones_in_use=1, extension_share=0))
         self.views = self.table.views(roster.join(self.table, Kind.TOOL))
+        self.capture, self.clock, self.replay, self.frame = map(_record, (CAPTURE, CLOCK, REPLAY, FRAME))
+
+
+def _record(dtype: np.dtype) -> np.record:
+    return np.zeros(1, dtype).view(np.recarray)[0]
 
 
 PIECES: dict[str, Callable[[Stage], object]] = {
@@ -49,6 +55,10 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "delete_list.run": lambda on: delete_list.run(on.views),
     "delete_list.delete": lambda on: delete_list.delete(on.views, ZERO, ZERO, ONE),
     "flush.detach": lambda on: flush.detach(on.views, ZERO),
+    "capture.begin": lambda on: capture.begin(on.capture),
+    "capture.next_frames": lambda on: capture.next_frames(on.capture, ZERO, ZERO, ZERO, ZERO),
+    "replay.count": lambda on: replay.count(on.capture, on.clock, on.frame, ZERO),
+    "replay.run": lambda on: replay.run(on.views, on.capture, on.clock, on.replay, ZERO),
 }
 """Each kernel that is called from Python, called as it is called there: other types would be another compilation."""
 
@@ -187,6 +197,13 @@ def ensure() -> dict[str, float]:
         seconds = told(missing)
         write_warm(directory, Warm(warm.built_for, list(PIECES), warm.seconds | seconds))
         return seconds
+
+
+def load(*names: str) -> None:
+    """Call some pieces once, so that children that this process forks inherit them, and need not load each for itself."""
+    stage = Stage()
+    for name in names:
+        PIECES[name](stage)
 
 
 def told(names: list[str]) -> dict[str, float]:

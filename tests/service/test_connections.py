@@ -1,0 +1,102 @@
+"""Connections as dicts and rows: who opened, what each direction is called, what is left of their time."""
+
+import numpy as np
+import pytest
+from zonetrack.service import connections
+from zonetrack.service.connections import describe, listed, row
+from zonetrack.shm import segment
+from zonetrack.shm.layout import ENTRY, HEADER, Life, Region, Status
+from zonetrack.shm.sizing import Geometry
+
+TCP, UDP, ICMP, ICMPV6, GRE, OTHER = 6, 17, 1, 58, 47, 200
+A, B = 0xC0000201, 0xC6336401  # 192.0.2.1, 198.51.100.1
+NOW_MS = 50_000
+
+
+def entry(protocol, low, high, status=0, zone=0, family=4, **fields):
+    """Return an ENTRY; endpoints are (high word, low word, port)."""
+    made = np.zeros(1, ENTRY)[0]
+    made["key"] = [*low[:2], *high[:2], low[2] << 48 | high[2] << 32 | zone << 16 | protocol << 8 | family]
+    made["life"] = 3 << 32 | Life.LIVE
+    made["status"] = status
+    made["expiry_ms"], made["created_ms"] = NOW_MS + 86_399_999, NOW_MS
+    made["packets"], made["bytes"] = [3, 2], [164, 112]
+    for name, value in fields.items():
+        made[name] = value
+    return made
+
+
+def test_a_tcp_connection_as_the_docs_have_it():
+    made = entry(TCP, (0, A, 40000), (0, B, 80), Status.SEEN_REPLY | Status.ASSURED, zone=5, state=3, mark=9)
+    assert describe(made, 17, NOW_MS, 1_767_225_550_000) == {
+        "proto": "tcp",
+        "proto_num": 6,
+        "zone": 5,
+        "orig": {"src": "192.0.2.1", "dst": "198.51.100.1", "sport": 40000, "dport": 80, "packets": 3, "bytes": 164},
+        "reply": {"src": "198.51.100.1", "dst": "192.0.2.1", "sport": 80, "dport": 40000, "packets": 2, "bytes": 112},
+        "state": "ESTABLISHED",
+        "status": ["seen_reply", "assured"],
+        "timeout": 86399,
+        "mark": 9,
+        "start": 1767225600.0,
+        "id": 3 << 32 | 17,
+    }
+
+
+def test_the_second_endpoint_may_be_the_opener():
+    made = describe(entry(UDP, (0, A, 53), (0, B, 4000), Status.ORIG_IS_HIGH), 0, NOW_MS, 0)
+    assert (made["orig"]["src"], made["orig"]["sport"], made["orig"]["dport"]) == ("198.51.100.1", 4000, 53)
+    assert (made["reply"]["src"], made["reply"]["sport"]) == ("192.0.2.1", 53)
+    assert made["status"] == [] and "state" not in made and "mark" not in made
+
+
+@pytest.mark.parametrize(
+    ("protocol", "family", "query", "answer"), [(ICMP, 4, 8, 0), (ICMP, 4, 13, 14), (ICMPV6, 6, 128, 129)]
+)
+def test_icmp_tuples_carry_type_code_and_id(protocol, family, query, answer):
+    made = describe(entry(protocol, (0, A, 77), (0, B, query << 8 | 1), family=family), 0, NOW_MS, 0)
+    assert [made["orig"][name] for name in ("type", "code", "id")] == [query, 1, 77]
+    assert [made["reply"][name] for name in ("type", "code", "id")] == [answer, 1, 77]
+    assert "sport" not in made["orig"]
+
+
+def test_ipv6_and_protocols_without_ports_or_name():
+    made = describe(entry(OTHER, (0x20010DB8 << 32, 1, 0), (0x20010DB8 << 32, 2, 0), family=6), 0, NOW_MS, 0)
+    assert (made["orig"]["src"], made["orig"]["dst"], made["proto"], made["proto_num"]) == (
+        "2001:db8::1",
+        "2001:db8::2",
+        "unknown",
+        OTHER,
+    )
+    assert describe(entry(GRE, (0, A, 0), (0, B, 0)), 0, NOW_MS, 0)["proto"] == "gre"
+
+
+def test_what_has_expired_has_no_time_left():
+    assert describe(entry(UDP, (0, A, 1), (0, B, 2), expiry_ms=NOW_MS - 1), 0, NOW_MS, 0)["timeout"] == 0
+
+
+def test_rows():
+    tcp = entry(TCP, (0, A, 40000), (0, B, 80), Status.SEEN_REPLY, state=3, bytes=[1640, 112])
+    assert row(describe(tcp, 0, NOW_MS, 0)) == (
+        *("tcp", "0", "192.0.2.1:40000", "198.51.100.1:80", "ESTABLISHED", "seen_reply", "3 / 2", "1,640 / 112"),
+        "86399",
+    )
+    ping = entry(ICMPV6, (0x20010DB8 << 32, 1, 7), (0x20010DB8 << 32, 2, 128 << 8), family=6)
+    assert row(describe(ping, 0, NOW_MS, 0))[2:4] == ("2001:db8::1", "2001:db8::2 type 128 code 0 id 7")
+    udp = entry(UDP, (0x20010DB8 << 32, 1, 7), (0x20010DB8 << 32, 2, 9), family=6)
+    assert row(describe(udp, 0, NOW_MS, 0))[2:4] == ("[2001:db8::1]:7", "[2001:db8::2]:9")
+    assert row(describe(entry(OTHER, (0, A, 0), (0, B, 0)), 0, NOW_MS, 0))[0] == "200"
+    assert len(row(describe(udp, 0, NOW_MS, 0))) == len(connections.HEADINGS)
+
+
+def test_a_listing_is_in_the_order_of_opening_and_leaves_out_what_is_over():
+    table = segment.anonymous(Geometry(10, 1, 0))
+    entries = table.array(Region.ENTRIES, "entries", ENTRY)
+    entries[5] = entry(UDP, (0, A, 1), (0, B, 2), created_ms=30)
+    entries[2] = entry(UDP, (0, A, 9), (0, B, 2), created_ms=20)
+    entries[3] = entry(UDP, (0, A, 8), (0, B, 2), created_ms=20)
+    entries[7] = entry(UDP, (0, A, 7), (0, B, 2), created_ms=10, expiry_ms=NOW_MS)
+    entries[8] = entry(UDP, (0, A, 7), (0, B, 2), life=Life.DEAD)
+    np.frombuffer(table.regions[Region.CONTROL], HEADER, 1)["wall_offset_ms"] = 1000
+    assert [(c["orig"]["sport"], c["start"]) for c in listed(table, NOW_MS)] == [(8, 1.02), (9, 1.02), (1, 1.03)]
+    assert [c["orig"]["sport"] for c in listed(table, NOW_MS, expired=True)] == [7, 8, 9, 1]
