@@ -66,7 +66,7 @@ def test_scan_without_a_limit_cleans_nothing():
 
 
 def test_scan_at_the_limit_waits_for_the_sweep():
-    found = result("scan", "--threads", 2, "--connections", 1000, "--limit", 500, "--timeout-ms", 100)
+    found = result("scan", "--threads", 2, "--connections", 1000, "--limit", 500, "--timeout-ms", 250)
     assert found["connections"] == 2000
     assert found["peak_connections"] == 500
     assert found["cleaned"] >= 1500

@@ -32,7 +32,7 @@ def live(table):
         Miss(Plan(connections=CONNECTIONS, zones=4)),
         Handshake(Plan(connections=CONNECTIONS, zones=4, data_packets=2, iterations=3)),
         Scan(Plan(connections=CONNECTIONS, zones=4)),
-        Scan(Plan(connections=CONNECTIONS, limit=300, timeout_ms=50)),
+        Scan(Plan(connections=CONNECTIONS, limit=300, timeout_ms=100)),
     ],
     ids=lambda scenario: scenario.name,
 )
@@ -44,7 +44,7 @@ def test_honest_work_passes(scenario):
 
 
 def test_what_expired_was_cleaned_while_the_scan_ran():
-    scenario = Scan(Plan(connections=CONNECTIONS, limit=300, timeout_ms=50))
+    scenario = Scan(Plan(connections=CONNECTIONS, limit=300, timeout_ms=100))
     _, results = loaded(scenario)
     assert results["cleaned"][0] >= CONNECTIONS - 300
     assert results["peak_connections"][0] == 300
