@@ -5,27 +5,10 @@ import pytest
 import tables
 from hashing import hash_keys
 from tables import BUSY, NONE, Participant
-from zonetrack.kernels import delete_list, index, intents, locks, tuples
-from zonetrack.kernels import entries as entries_kernel
-from zonetrack.kernels.jit import kernel
+from zonetrack.kernels import delete_list
 from zonetrack.kernels.words import ZERO, u64
 from zonetrack.shm.layout import DELETE_LIST_MAX, UNLIMITED, Life, Step
 from zonetrack.shm.reasons import Reason
-
-FULL = DELETE_LIST_MAX - int(delete_list.ROOM_NEEDED) + 1
-"""Lines with which a list has no room for what one packet may need."""
-
-
-@kernel
-def mark_without_asking(views, keys, count):
-    """Put the connections of keys on the list, whether or not it is crowded."""
-    for i in range(count):
-        key = keys + u64(40 * i)
-        record = index.find(views, key, tuples.hash_key(views, key), tuples.zone_of(key))
-        delete_list.mark(views, record)
-        locks.drop(entries_kernel.address(views, record) + entries_kernel.LOCK)
-    intents.done(views)
-    return delete_list.length(views)
 
 
 @pytest.fixture
@@ -230,20 +213,19 @@ def test_lines_whose_count_is_locked_wait_cleared_and_are_counted_once(which, ta
 
 def test_a_list_without_room_takes_nothing_more(table, me):
     """What can be done, one zone's lines, stands between two lots of another's, which wait for a segment."""
-    waiting, done = tables.keys(40, zone=1), tables.keys(FULL - 40, zone=2)
+    waiting, done = tables.keys(40, zone=1), tables.keys(tables.FULL_LIST - 40, zone=2)
     records = me.made(waiting)
     me.made(np.concatenate([done, tables.keys(1, zone=3)]))
     [segment] = tables.directory_of(table, 1) - 1
     with tables.held(tables.segments(table)[segment]):
         for keys in (waiting[:39], done, waiting[39:]):
-            keys = np.ascontiguousarray(keys)
-            mark_without_asking(me.views, u64(keys.ctypes.data), u64(len(keys)))
-        assert len(me.deletes) == FULL
+            me.mark_unasked(keys)
+        assert len(me.deletes) == tables.FULL_LIST
         assert me.mark(tables.keys(1, zone=3)).tolist() == [BUSY]
         assert not delete(me, records[0])
         assert count(table, 2) == 0
         beyond = table.array(tables.Region.CONTROL, "delete_lists", tables.DELETE)[me.me * DELETE_LIST_MAX :]
-        assert (len(me.deletes), beyond.view("u4").any()) == (FULL, False)
+        assert (len(me.deletes), beyond.view("u4").any()) == (tables.FULL_LIST, False)
     assert me.mark(tables.keys(1, zone=3))[0] != BUSY
     assert me.run() == 0
     assert int(tables.totals(table)["count"]) == 0

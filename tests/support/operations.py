@@ -97,6 +97,17 @@ def mark(views, key_):
 
 
 @kernel
+def mark_unasked(views, keys, count):
+    """Make the connections of keys DEAD and put them on the own delete list, whether or not it is crowded."""
+    for i in range(count):
+        key_ = keys + u64(i) * KEY_BYTES
+        record = index.find(views, key_, tuples.hash_key(views, key_), tuples.zone_of(key_))
+        delete_list.mark(views, record)
+        locks.drop(entries.address(views, record) + entries.LOCK)
+    intents.done(views)
+
+
+@kernel
 def remove(views, key_):
     """Delete a key's connection, out of the index too; its record, MISS or BUSY."""
     record = mark(views, key_)

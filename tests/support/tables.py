@@ -38,6 +38,8 @@ SECRET = bytes(range(1, 33))
 """Hashes are the same in each run, so a test that aims keys at a line finds them."""
 NONE = NO_RECORD
 BUSY = NO_RECORD - 1
+FULL_LIST = DELETE_LIST_MAX - int(delete_list.ROOM_NEEDED) + 1
+"""Lines with which a delete list has no room for what one packet may need."""
 LATER = 1 << 35
 """An expiry that no test reaches."""
 ZONES = ZONES_MAX if JIT else 1024
@@ -109,6 +111,11 @@ class Participant:
     def mark(self, keys):
         """Put the connections of keys on the own delete list; returns their records."""
         return self.many(Operation.MARK, keys)
+
+    def mark_unasked(self, keys):
+        """Put the connections of keys on the own delete list even if it is crowded; all of them exist."""
+        keys = np.ascontiguousarray(keys, "u8").reshape(-1, 5)
+        operations.mark_unasked(self.views, operations.at(keys), u64(len(keys)))
 
     def remove(self, keys):
         """Delete the connections of keys; returns their records."""
