@@ -10,6 +10,7 @@ import os
 import random
 from dataclasses import dataclass, field
 
+import datagrams
 import histories
 import naive_audit
 import numpy as np
@@ -17,9 +18,9 @@ import tables
 import tiny
 from histories import Operation
 from simulation import Mapped, Simulation
-from zonetrack.kernels import flush, sweep
+from zonetrack.kernels import burst, delete_list, flush, sweep
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import Life
+from zonetrack.shm.layout import GLOBAL, NO_RECORD, QUOTA, VERDICT, Life, Region, offset
 from zonetrack.shm.reasons import Reason
 
 SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
@@ -45,6 +46,7 @@ class Play:
         before: those that are present.
         replies: reply keys by key, for connections that have two.
         expired: keys whose connections have expired at NOW.
+        limit: of zone 0 and of the whole table.
     """
 
     stage: tiny.Stage
@@ -52,6 +54,7 @@ class Play:
     before: tuple[int, ...] = ()
     replies: dict[int, int] = field(default_factory=dict)
     expired: tuple[int, ...] = ()
+    limit: int | None = None
 
     def __post_init__(self):
         maker = self.stage.participants[0]
@@ -61,8 +64,27 @@ class Play:
                 maker.made(self.keys[[key]], self.keys[[self.replies[key]]], expiry)
             else:
                 maker.made(self.keys[[key]], None, expiry)
+        self.bounds = {}
+        if self.limit is not None:
+            tables.set_limit(self.stage.table, 0, self.limit)
+            tables.totals(self.stage.table)["limit"] = self.limit
+            quotas, totals = (self.stage.table.address(Region.CONTROL, name) for name in ("quotas", "globals"))
+            self.bounds = {
+                quotas + int(offset(QUOTA, "count")): self.limit,
+                totals + int(offset(GLOBAL, "count")): self.limit,
+            }
         self.stage.save()
+        self.counted = self.counters()
+        self.happened = set()
         self.mapped = Mapped(self.stage.table)
+
+    def prepare(self, program):
+        """Let the first participant do something before every run."""
+        worker = Worker(self, Simulation(self.mapped, 0, weak=False), self.stage.participants[0])
+        worker.simulation.run(lambda: program(worker))
+        self.before = tuple(self.present())
+        self.stage.save()
+        self.counted = self.counters()
 
     def pair(self, key):
         """Return the keys of the connection that ``key`` opens."""
@@ -97,7 +119,7 @@ class Play:
             how: of Simulation.
         """
         self.stage.restore()
-        simulation = Simulation(self.mapped, seed, **how)
+        simulation = Simulation(self.mapped, seed, bounds=self.bounds, **how)
         workers = [
             Worker(self, simulation, participant)
             for participant, _ in zip(self.stage.participants, programs, strict=False)
@@ -106,6 +128,8 @@ class Play:
         for worker in workers:
             worker.finish()
         operations = [operation for worker in workers for operation in worker.operations]
+        self.happened |= {Reason(int(at)).name for at in np.flatnonzero(self.counters() > self.counted)}
+        self.happened |= {operation.what.split()[1] for operation in operations}
         faults = naive_audit.faults(self.stage.table)
         faults += histories.faults(operations, self.everything(self.before), self.present())
         if not how.get("impatient"):
@@ -114,14 +138,23 @@ class Play:
             raise Fault(simulation.report(Fault("\n".join(faults))))
         return simulation
 
+    def counters(self):
+        """Return the sum of all participants' counters, by Reason."""
+        return sum(participant.place["counters"].astype(int) for participant in self.stage.participants)
+
     def everything(self, keys):
         """Return the keys of the connections that ``keys`` open."""
         return {each for key in keys for each in self.pair(key)}
 
     def run_seeds(self, count, programs_of, **how):
-        """Run ``count`` seeds; ``programs_of`` makes the programs from a random source."""
+        """Run ``count`` seeds; ``programs_of`` makes the programs from a random source.
+
+        Returns:
+            What has happened in all runs of this play: names of counters, and answers.
+        """
         for seed in range(round(count * SEEDS)):
             self.run(seed, programs_of(random.Random(seed)), impatient=seed % 4 == 3, **how)
+        return self.happened
 
 
 class Worker:
@@ -176,12 +209,12 @@ class Worker:
         begun = self._begin("remove", self.play.connection(key))
         self._answer(begun, self.participant.remove(self.play.keys[key])[0], histories.REMOVED)
 
-    def make(self, *keys, wanted=1, expiry_ms=tiny.LATER):
-        """Make connections, one after the other, asking for credit for ``wanted``."""
+    def make(self, *keys, expiry_ms=tiny.LATER):
+        """Make connections, one after the other, asking for credit for all at once."""
         begun = [self._begin("make", self.play.pair(key)) for key in keys]
         replies = [self.play.keys[self.play.replies[key]] for key in keys if key in self.play.replies]
         made = self.participant.make(
-            self.play.keys[list(keys)], np.array(replies) if replies else None, expiry_ms, wanted
+            self.play.keys[list(keys)], np.array(replies) if replies else None, expiry_ms, len(keys)
         )
         for operations, reason, record in zip(begun, *made, strict=True):
             reason = Reason(int(reason))
@@ -197,9 +230,45 @@ class Worker:
                 assert reason in REFUSED, reason
                 self._end(operations, reason.name, histories.NOTHING)
 
+    def _track(self, packets):
+        frames, kept = datagrams.burst(packets)
+        verdicts = np.zeros(len(packets), VERDICT)
+        views = self.participant.views
+        burst.track_burst(views, u64(frames.ctypes.data), u64(len(packets)), u64(NOW), u64(verdicts.ctypes.data))
+        del kept
+        return verdicts
+
+    def burst(self, *packets):
+        """Track a burst of datagrams: pairs of a key, and whether a connection shall be made for it."""
+        begun = [self._begin("packet", [key]) for key, _ in packets]
+        verdicts = self._track([datagrams.Packet(self.play.keys[key], commit) for key, commit in packets])
+        for operations, (_, commit), verdict in zip(begun, packets, verdicts, strict=True):
+            self._packet(operations, verdict, histories.THERE if commit else histories.FOUND)
+
+    def segments(self, *packets):
+        """Track a burst of TCP segments: (key, flags) or (key, flags, reply).
+
+        One may delete what it finds, because it is closed, and then make it anew: two operations.
+        """
+        begun = [(self._begin("closed", [packet[0]]), self._begin("segment", [packet[0]])) for packet in packets]
+        verdicts = self._track(
+            [datagrams.Packet(self.play.keys[key], True, *how) for key, *how in packets],
+        )
+        for (closed, operations), verdict in zip(begun, verdicts, strict=True):
+            self._end(closed, "perhaps", histories.PERHAPS)
+            self._packet(operations, verdict, histories.THERE + histories.REMOVED)
+
+    def _packet(self, operations, verdict, outcomes):
+        if verdict["record"] != NO_RECORD:
+            self._end(operations, f"record {verdict['record']}", outcomes)
+        elif verdict["reason"] == Reason.NONE:
+            self._end(operations, "missed", histories.MISSED)
+        else:
+            self._end(operations, Reason(int(verdict["reason"])).name, histories.NOTHING)
+
     def run_list(self):
         """Run the own delete list."""
-        self.participant.run()
+        delete_list.run(self.participant.views)
 
     def sweep(self):
         """Sweep what has expired at NOW."""
@@ -226,10 +295,10 @@ class Worker:
 
     def finish(self):
         """Do what was left for lack of a lock, when nobody else runs."""
+        self.participant.find(self.play.keys[0])  # what was refused may have left a step, until the next begins
         for zone, word, cursor in self.flushes:
             assert self.participant.reclaim(zone, word, cursor) == flush.DONE
         self.participant.run()
-        self.participant.find(self.play.keys[0])  # a step of an operation that was refused is not NONE before the next
 
 
 def mixed(rng, choices, length):

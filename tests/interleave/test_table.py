@@ -2,6 +2,7 @@
 
 import functools
 
+import datagrams
 import numpy as np
 import pytest
 import tables
@@ -91,6 +92,13 @@ def ageing():
     return Play(stage(), tiny.aimed(4), before=(0, 1, 2), expired=(0, 1))
 
 
+@functools.cache
+def limited():
+    """Room for one connection more."""
+    return Play(stage(), tiny.aimed(4), before=(0, 1), limit=3)
+
+
+BURSTS = ((0, 4), (4, 4, 5), (1, 2, 1), (3, 5, 3, 4), (2, 2))
 LOOKS = ("find", "refresh")
 CHANGES = ("make", "remove", "mark")
 LIST = [("run_list",)]
@@ -100,34 +108,74 @@ PAIRED += [(what, key) for what in ("remove", "mark") for key in (0, 2, 3, 5)]  
 
 @pytest.mark.parametrize("weak", [True, False], ids=["weak", "strong"])
 def test_find_insert_delete(weak):
-    roomy().run_seeds(600, trio(on_keys(4, *LOOKS, *CHANGES) + LIST), weak=weak)
+    happened = roomy().run_seeds(600, trio(on_keys(4, *LOOKS, *CHANGES) + LIST), weak=weak)
+    assert happened >= {"ADOPTED", "BUSY", "missed", "record"}
 
 
 def test_split_doubles():
-    brimming().run_seeds(500, trio(on_keys(6, "find", *CHANGES, "make") + LIST))
+    happened = brimming().run_seeds(500, trio(on_keys(6, "find", *CHANGES, "make") + LIST))
+    assert happened >= {"SPLIT", "ADOPTED"}
 
 
 def test_split_plain():
-    lopsided().run_seeds(400, trio(on_keys(6, "find", *CHANGES, "make") + LIST))
+    happened = lopsided().run_seeds(400, trio(on_keys(6, "find", *CHANGES, "make") + LIST))
+    assert happened >= {"SPLIT", "ADOPTED"}
 
 
 def test_two_keys():
-    two_keys().run_seeds(400, trio(PAIRED + on_keys(6, "find") + LIST))
+    happened = two_keys().run_seeds(400, trio(PAIRED + on_keys(6, "find") + LIST))
+    assert happened >= {"ADOPTED", "CLASH"}
 
 
 def test_flush():
-    brimming().run_seeds(300, trio(on_keys(6, "find", *CHANGES) + 6 * [("flush",)] + LIST, 3))
+    happened = brimming().run_seeds(300, trio(on_keys(6, "find", *CHANGES) + 6 * [("flush",)] + LIST, 3))
+    assert happened >= {"FLUSHED", "MAYBE_NOT_FOUND", "detached", "empty"}
 
 
 def test_flush_two_keys():
-    two_keys().run_seeds(200, trio(PAIRED + on_keys(6, "find") + 6 * [("flush",)] + LIST, 3))
+    happened = two_keys().run_seeds(200, trio(PAIRED + on_keys(6, "find") + 6 * [("flush",)] + LIST, 3))
+    assert happened >= {"FLUSHED", "CLASH"}
 
 
 def test_flush_and_reuse():
     choices = on_keys(5, "find", "make", "make", "remove") + 4 * [("flush", 0)] + 2 * [("flush", 1)] + LIST
-    two_zones().run_seeds(300, trio(choices))
+    happened = two_zones().run_seeds(300, trio(choices))
+    assert happened >= {"FLUSHED", "MAYBE_NOT_FOUND"}
 
 
 def test_sweep():
     choices = on_keys(4, "find", "refresh", "make", "mark") + 8 * [("sweep",)] + LIST
-    ageing().run_seeds(120, trio(choices, 3))
+    happened = ageing().run_seeds(120, trio(choices, 3))
+    assert happened >= {"SWEPT"}
+
+
+def test_credit():
+    choices = [("make", 2, 3), ("make", 3, 2, 0), ("make", 1, 3), *on_keys(4, "remove", "mark"), *LIST]
+    happened = roomy().run_seeds(300, trio(choices))
+    assert happened >= {"ADOPTED"}
+
+
+def test_limit():
+    choices = [("make", 2, 3), ("make", 3, 2, 0), *on_keys(4, "make", "remove", "mark"), *LIST]
+    happened = limited().run_seeds(300, trio(choices))
+    assert happened >= {"FULL", "ZONE_FULL", "made"}
+
+
+def test_bursts():
+    packets = [("burst", *((key, commit) for key in keys)) for keys in BURSTS for commit in (False, True)]
+    choices = packets + on_keys(6, "mark", "make") + [("flush",)] + LIST
+    happened = brimming().run_seeds(300, trio(choices, 3))
+    assert happened >= {"HIT", "MISS", "ADOPTED"}
+
+
+def test_reopen():
+    """Segments of connections that were reset: a SYN deletes the record and makes another."""
+    play = Play(stage(), tiny.aimed(3, protocol=datagrams.TCP))
+    opened = [(key, *how) for key in (0, 1) for how in (("S",), ("SA", True), ("A",))]
+    play.prepare(lambda worker: worker.segments(*opened))
+    choices = [
+        ("segments", (key, *how)) for key in (0, 1, 2) for how in (("S",), ("S",), ("RA",), ("A",), ("SA", True))
+    ]
+    choices += [("segments", (0, "RA"), (0, "S"), (1, "S")), *on_keys(3, "mark"), ("flush",), *LIST]
+    happened = play.run_seeds(300, trio(choices))
+    assert happened >= {"HIT", "INSERT", "REMOVE", "ADOPTED"}

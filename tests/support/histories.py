@@ -26,11 +26,15 @@ class Operation:
     begin: int = 0
     end: int | None = None
     worker: int = 0
+    number: int = 0
+    """Place among the operations of its worker."""
 
 
 FOUND = ((PRESENT, PRESENT),)
 MISSED = ((ABSENT, ABSENT),)
 MADE = ((ABSENT, PRESENT),)
+THERE = ((ABSENT, PRESENT), (PRESENT, PRESENT))
+"""It is there now, whoever made it."""
 REMOVED = ((PRESENT, ABSENT),)
 GONE = ((PRESENT, ABSENT), (ABSENT, ABSENT))
 """After it the key is absent, whatever was before: a flush."""
@@ -42,7 +46,7 @@ NOTHING = ((PRESENT, PRESENT), (ABSENT, ABSENT))
 
 def _precedes(one, other):
     if one.worker == other.worker:
-        return one.begin < other.begin
+        return one.number < other.number
     return one.end is not None and one.end < other.begin
 
 
@@ -79,5 +83,7 @@ def faults(operations, before, after):
     for key in sorted({operation.key for operation in operations} | set(before) | set(after)):
         mine = [operation for operation in operations if operation.key == key]
         if not explains(mine, key in before, key in after):
-            lines = [f"  {o.begin}-{o.end} {o.worker} {o.what}" for o in sorted(mine, key=lambda o: o.begin)]
+            lines = [
+                f"  {o.begin}-{o.end} {o.worker} {o.what}" for o in sorted(mine, key=lambda o: (o.begin, o.number))
+            ]
             yield "\n".join([f"key {key}: {key in before} before, {key in after} after, but", *lines])

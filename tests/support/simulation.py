@@ -49,6 +49,10 @@ class Deadlock(Exception):
     """All workers spin, and no store is on its way."""
 
 
+class OutOfBounds(Exception):
+    """A word got a value that it must never have."""
+
+
 class Broken(Exception):
     """Something went wrong in a simulated worker; the message has the seed and the last accesses."""
 
@@ -94,10 +98,12 @@ class Simulation(memory.World):
         impatient: locks are waited for a few turns only, so BUSY happens.
         weak: stores wait and loads are late; else memory is sequentially consistent.
         forget: orders that are lost, a planted fault: RELEASE, ACQUIRE.
+        bounds: address -> the most that may ever stand there.
     """
 
-    def __init__(self, mapped, seed, *, impatient=False, weak=True, forget=()):
+    def __init__(self, mapped, seed, *, impatient=False, weak=True, forget=(), bounds=None):
         self.mapped, self.seed, self.impatient, self.forget = mapped, seed, impatient, frozenset(forget)
+        self.bounds = bounds or {}
         self.pages, self.own_low, self.own_high = mapped.pages, mapped.own_low, mapped.own_high
         self.random = random.Random(seed)
         self.switching = self.random.choice(SWITCHES)
@@ -111,6 +117,7 @@ class Simulation(memory.World):
         self.current = None
         self.idle = 0
         self.accesses = 0
+        self.operations = 0
         self.trace = deque(maxlen=TRACE_LINES)
 
     # -------------------------------------------------------------------------------------------- running
@@ -194,6 +201,8 @@ class Simulation(memory.World):
         past.append((self.now, words[i]))
         words[i] = value
         worker.seen[address] = self.now
+        if value > self.bounds.get(address, value):
+            raise OutOfBounds(f"{addresses.name(self.mapped.table, address)} is {value}")
 
     def empty(self, worker):
         """All stores of a worker come out, in some order that is allowed."""
@@ -303,7 +312,8 @@ class Simulation(memory.World):
         """An operation of the running worker begins: not before the last moment that it knows of."""
         self.now += 1
         operation.begin = self.current.horizon if self.late else self.now
-        operation.worker = self.current.name
+        operation.worker, operation.number = self.current.name, self.operations
+        self.operations += 1
 
     def end(self, operation):
         """It has ended: when its last store is out."""

@@ -23,12 +23,13 @@ LATER = 1 << 30
 
 
 @functools.cache
-def _tried(zone):
-    keys = tables.keys(TRIED, zone, low=zone + 1)
+def _tried(zone, protocol):
+    keys = tables.keys(TRIED, zone, first=zone + 2, low=zone + 1)
+    keys[:, 4] = zone << 16 | protocol << 8 | 4
     return keys, hashing.hash_keys(tables.SECRET, keys)
 
 
-def aimed(count, zone=0, pair=0, prefix="", skip=0):
+def aimed(count, zone=0, pair=0, prefix="", skip=0, protocol=17):
     """Return keys whose home is in a pair of lines and whose hash begins with some bits, u64[count, 5].
 
     Args:
@@ -37,8 +38,9 @@ def aimed(count, zone=0, pair=0, prefix="", skip=0):
         pair: pair of lines, 0 to 7.
         prefix: the first bits of the hash, as "01".
         skip: how many to leave out, so that two calls give different ones.
+        protocol: their protocol.
     """
-    keys, hashes = _tried(zone)
+    keys, hashes = _tried(zone, protocol)
     fits = (hashes >> np.uint64(1)) % np.uint64(PAIRS) == np.uint64(pair)
     if prefix:
         fits &= hashes >> np.uint64(64 - len(prefix)) == np.uint64(int(prefix, 2))
