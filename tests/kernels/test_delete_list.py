@@ -5,8 +5,6 @@ import pytest
 import tables
 from hashing import hash_keys
 from tables import BUSY, NONE, Participant
-from zonetrack.kernels import delete_list
-from zonetrack.kernels.words import ZERO, u64
 from zonetrack.shm.layout import DELETE_LIST_MAX, UNLIMITED, Life, Step
 from zonetrack.shm.reasons import Reason
 
@@ -26,13 +24,6 @@ def me(table):
 def life_of(table, record):
     word = int(tables.entries(table)["life"][int(record)])
     return Life(word & 0xFF), word >> 8 & 0xFFFF, word >> 32
-
-
-def delete(me, record, key=None, incarnation=1):
-    """Delete a record found some time ago; whether this call did."""
-    key = None if key is None else np.ascontiguousarray(key)
-    address = ZERO if key is None else u64(key.ctypes.data)
-    return bool(delete_list.delete(me.views, u64(record), address, u64(incarnation)))
 
 
 def count(table, zone):
@@ -115,24 +106,24 @@ def test_records_with_two_keys_go_with_the_others(table, me):
 def test_a_record_is_deleted_if_it_still_is_what_it_was(table, me):
     keys = tables.keys(3)
     records = me.made(keys)
-    assert not delete(me, records[0], keys[1])
-    assert not delete(me, records[0], keys[0], incarnation=0)
-    assert not delete(me, records[0], keys[0], incarnation=2)
+    assert not me.delete(records[0], keys[1])
+    assert not me.delete(records[0], keys[0], incarnation=0)
+    assert not me.delete(records[0], keys[0], incarnation=2)
     assert me.find(keys[0]).tolist() == [records[0]]
     tables.assert_at_rest(table)
-    assert delete(me, records[0], keys[0])
-    assert not delete(me, records[0], keys[0])  # DEAD is not deleted again
-    assert delete(me, records[1])  # any key
+    assert me.delete(records[0], keys[0])
+    assert not me.delete(records[0], keys[0])  # DEAD is not deleted again
+    assert me.delete(records[1])  # any key
     assert me.run() == 0
     assert me.find(keys).tolist() == [NONE, NONE, records[2]]
-    assert not delete(me, records[0])  # FREE
+    assert not me.delete(records[0])  # FREE
     tables.assert_at_rest(table)
 
 
 def test_a_record_is_deleted_by_its_reply_key_too(table, me):
     [key], [reply] = tables.keys(1), tables.keys(1, low=2)
     [record] = me.made(key, reply)
-    assert delete(me, record, reply)
+    assert me.delete(record, reply)
     assert me.run() == 0
     tables.assert_at_rest(table)
 
@@ -142,9 +133,9 @@ def test_a_record_that_lives_anew_is_not_deleted_for_what_it_was(table, me):
     [record] = me.made(key)
     me.remove(key)
     assert me.made(key).tolist() == [record]
-    assert not delete(me, record, key, incarnation=1)
+    assert not me.delete(record, key, incarnation=1)
     assert me.find(key).tolist() == [record]
-    assert delete(me, record, key, incarnation=2)
+    assert me.delete(record, key, incarnation=2)
     assert me.run() == 0
     tables.assert_at_rest(table)
 
@@ -152,9 +143,9 @@ def test_a_record_that_lives_anew_is_not_deleted_for_what_it_was(table, me):
 def test_a_record_whose_lock_is_held_is_not_deleted(table, me):
     [record] = me.made(tables.keys(1))
     with tables.held(tables.entries(table)[int(record)]):
-        assert not delete(me, record)
+        assert not me.delete(record)
     tables.assert_at_rest(table)
-    assert delete(me, record)
+    assert me.delete(record)
     assert me.run() == 0
 
 
@@ -222,7 +213,7 @@ def test_a_list_without_room_takes_nothing_more(table, me):
             me.mark_unasked(keys)
         assert len(me.deletes) == tables.FULL_LIST
         assert me.mark(tables.keys(1, zone=3)).tolist() == [BUSY]
-        assert not delete(me, records[0])
+        assert not me.delete(records[0])
         assert count(table, 2) == 0
         beyond = table.array(tables.Region.CONTROL, "delete_lists", tables.DELETE)[me.me * DELETE_LIST_MAX :]
         assert (len(me.deletes), beyond.view("u4").any()) == (tables.FULL_LIST, False)
@@ -315,7 +306,7 @@ def test_lines_that_were_cleared_before_a_flush_are_counted_and_freed_after_it(t
 def test_two_delete_one_connection_and_one_of_them_has_it(table, me):
     other, keys = Participant(table), tables.keys(10)
     records = me.made(keys)
-    assert [delete(each, records[i]) for i in range(10) for each in ((me, other), (other, me))[i % 2]] == [
+    assert [each.delete(records[i]) for i in range(10) for each in ((me, other), (other, me))[i % 2]] == [
         *[True, False] * 10,
     ]
     assert (len(me.deletes), len(other.deletes)) == (5, 5)

@@ -25,6 +25,7 @@ from zonetrack.shm.layout import (
     ZONE,
     ZONE_DEPTH_BITS,
     ZONE_OFFSET_BITS,
+    ZONE_VERSION_SHIFT,
     ZONES_MAX,
     Kind,
     Region,
@@ -120,6 +121,13 @@ class Participant:
     def remove(self, keys):
         """Delete the connections of keys; returns their records."""
         return self.many(Operation.REMOVE, keys)
+
+    def delete(self, record, key=None, incarnation=1):
+        """Delete a record found some time ago, if it still is what it was; whether this call did."""
+        key = None if key is None else np.ascontiguousarray(key, "u8")
+        did = bool(delete_list.delete(self.views, u64(record), operations.at(key), u64(incarnation)))
+        assert self.step is Step.NONE
+        return did
 
     def run(self):
         """Run the own delete list; returns the lines that are left."""
@@ -228,6 +236,11 @@ def blocks(table):
 def pool(table, slab=Slab.ENTRIES):
     """Return the words of a slab's pool of chains."""
     return table.array(Region.CONTROL, f"pool_{slab.name.lower()}", "u8")
+
+
+def version_of(table, zone):
+    """Return how often a zone's word has been published."""
+    return int(zones(table)["word"][zone]) >> ZONE_VERSION_SHIFT
 
 
 def depth_of(table, zone):
