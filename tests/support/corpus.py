@@ -25,15 +25,22 @@ def present():
     return captures
 
 
-def labels(kind):
+def labels(kind, as_captured=False):
     """Return what a known tracker said, as lists of labels without suffixes, by the name of the capture.
 
     Args:
         kind: which run of it, as in ``kernel-liberal``.
+        as_captured: leave out captures with a packet that was padded (p) or given another IP checksum (c) before it was
+            sent: where checksums count, the tracker saw other bytes than the file holds.
     """
     with gzip.open(ROOT / f"{kind}.jsonl.gz", "rt") as lines:
         captures = [json.loads(line) for line in lines]
-    return {capture["pcap"]: [label.partition(";")[0] for label in capture["labels"]] for capture in captures}
+    found = {}
+    for capture in captures:
+        said = [label.partition(";") for label in capture["labels"]]
+        if not (as_captured and any({"p", "c"} & set(mended) for _, _, mended in said)):
+            found[capture["pcap"]] = [label for label, _, _ in said]
+    return found
 
 
 @dataclass
