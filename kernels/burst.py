@@ -139,8 +139,7 @@ def _glance(views, i):
     if candidate == index.ABSENT:
         memory.prefetch(index.lock_address(views, u64(parsed.segment) - ONE))
     elif candidate != ZERO:
-        entry = entries.address(views, candidate - ONE)
-        memory.prefetch(entry)
+        memory.prefetch_far(entries.address(views, candidate - ONE))
 
 
 @inlined
@@ -149,6 +148,7 @@ def _fetch(views, i):
     candidate = u64(_parsed(views, i).candidate)
     if candidate != ZERO and candidate != index.ABSENT:
         entry = entries.address(views, candidate - ONE)
+        memory.prefetch(entry)
         memory.prefetch(entry + _LINE)
         memory.prefetch(entry + _TWO_LINES)
 

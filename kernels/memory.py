@@ -191,20 +191,23 @@ if JIT:
     set_byte, set_le16, set_le32, set_le64 = _store(1), _store(2), _store(4), _store(8)
     set_be16, set_be32, set_be64 = _store(2, swapped=True), _store(4, swapped=True), _store(8, swapped=True)
 
-    @intrinsic
-    def prefetch(typingctx, address):
-        """Ask for the cache line at ``address``, to be read soon."""
+    def _prefetch(locality):
+        @intrinsic
+        def prefetch(typingctx, address):
+            def codegen(context, builder, sig, args):
+                pointer = ir.IntType(8).as_pointer()
+                i32 = ir.IntType(32)
+                function = cgutils.get_or_insert_function(
+                    builder.module, ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32]), "llvm.prefetch.p0"
+                )
+                builder.call(function, [builder.inttoptr(args[0], pointer), i32(0), i32(locality), i32(1)])
+                return context.get_dummy_value()
 
-        def codegen(context, builder, sig, args):
-            pointer = ir.IntType(8).as_pointer()
-            i32 = ir.IntType(32)
-            function = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32]), "llvm.prefetch.p0"
-            )
-            builder.call(function, [builder.inttoptr(args[0], pointer), i32(0), i32(3), i32(1)])
-            return context.get_dummy_value()
+            return types.void(types.uint64), codegen
 
-        return types.void(types.uint64), codegen
+        return prefetch
+
+    prefetch, prefetch_far = _prefetch(3), _prefetch(2)
 
     @intrinsic
     def multiply_high(typingctx, a, b):
@@ -360,6 +363,8 @@ else:
 
     def prefetch(address):
         pass
+
+    prefetch_far = prefetch
 
     def multiply_high(a, b):
         return u64((int(a) * int(b)) >> 64)
