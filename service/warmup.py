@@ -24,6 +24,7 @@ from typing import Any
 
 import click
 import numpy as np
+from numba import typeof
 from numba.core.event import Event, Listener, register, unregister
 from numba.core.registry import CPUDispatcher, cpu_target
 
@@ -32,9 +33,11 @@ from ..kernels.words import ONE, ZERO
 from ..shm import roster, segment
 from ..shm.layout import CAPTURE, CLOCK, FRAME, REPLAY, Kind
 from ..shm.sizing import Geometry
+from . import audit
 
 WARM = "warm.json"
 LOCK = "lock"
+NOTICE = "compiling kernels: this takes about a minute, once on this machine"
 
 
 class Stage:
@@ -42,7 +45,8 @@ class Stage:
 
     def __init__(self) -> None:
         self.table = segment.anonymous(Geometry(connections=1, zones_in_use=1, extension_share=0))
-        self.views = self.table.views(roster.join(self.table, Kind.TOOL))
+        self.me = roster.join(self.table, Kind.TOOL)
+        self.views = self.table.views(self.me)
         self.capture, self.clock, self.replay, self.frame = map(_record, (CAPTURE, CLOCK, REPLAY, FRAME))
 
 
@@ -55,6 +59,9 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "delete_list.run": lambda on: delete_list.run(on.views),
     "delete_list.delete": lambda on: delete_list.delete(on.views, ZERO, ZERO, ONE),
     "flush.detach": lambda on: flush.detach(on.views, ZERO),
+    "flush.reclaim": lambda on: only_compile(flush.reclaim, on.views, ZERO, ZERO, ZERO, ONE),
+    "audit.at_rest": lambda on: audit.at_rest(on.table),
+    "audit.live": lambda on: audit.live(on.table, on.me),
     "capture.begin": lambda on: capture.begin(on.capture),
     "capture.next_frames": lambda on: capture.next_frames(on.capture, ZERO, ZERO, ZERO, ZERO),
     "replay.count": lambda on: replay.count(on.capture, on.clock, on.frame, ZERO),
@@ -63,16 +70,25 @@ PIECES: dict[str, Callable[[Stage], object]] = {
 """Each kernel that is called from Python, called as it is called there: other types would be another compilation."""
 
 
+def only_compile(kernel: Any, *arguments: Any) -> None:
+    """Compile a kernel that has nothing to do on a stage."""
+    kernel.compile(tuple(map(typeof, arguments)))
+
+
 @dataclass
 class Stopwatch(Listener):
     """The seconds that numba takes over each kernel, without those it takes over the kernels it calls."""
 
+    first: Callable[[], object] = lambda: None
+    """Called before the first of them."""
     clock: Callable[[], float] = time.perf_counter
     seconds: dict[str, float] = field(default_factory=dict)
     _running: list[tuple[float, float]] = field(default_factory=list)
 
     def on_start(self, event: Event) -> None:
         """Note that a kernel begins to compile."""
+        if not self._running and not self.seconds:
+            self.first()
         self._running.append((self.clock(), 0.0))
 
     def on_end(self, event: Event) -> None:
@@ -146,29 +162,31 @@ def alone(directory: Path) -> Iterator[None]:
         yield
 
 
-def say_progress(done: int, count: int, name: str) -> None:
+def say_progress(text: str) -> None:
     """Show a person how far it is: one line that is written over; nothing where stderr is not a terminal."""
     if sys.stderr.isatty():
-        click.echo(f"\r\x1b[Kcompiling kernels: {done} of {count}, {name}", err=True, nl=False)
+        click.echo(f"\r\x1b[K{text}", err=True, nl=False)
 
 
 def compile_pieces(names: list[str]) -> dict[str, float]:
-    """Call some pieces once.
+    """Call some pieces once; where that has to compile something, say so before and after.
 
     Returns:
         Seconds of each kernel that was compiled; those that were loaded from the cache are not among them.
     """
-    stopwatch = Stopwatch()
+    began = time.perf_counter()
+    stopwatch = Stopwatch(first=lambda: click.echo(NOTICE, err=True))
     stage = Stage()
     register("numba:compile", stopwatch)
     try:
         for done, name in enumerate(names):
-            say_progress(done, len(names), name)
+            say_progress(f"kernels: {done} of {len(names)}, {name} ")
             PIECES[name](stage)
     finally:
         unregister("numba:compile", stopwatch)
-        if sys.stderr.isatty():
-            click.echo("\r\x1b[K", err=True, nl=False)
+        say_progress("")
+    if stopwatch.seconds:
+        click.echo(f"compiled {len(stopwatch.seconds)} kernels in {time.perf_counter() - began:.1f} s", err=True)
     return stopwatch.seconds
 
 
@@ -186,7 +204,7 @@ def ensure() -> dict[str, float]:
     directory = cache()
     if not jit.CACHED:
         click.echo(f"warning: {directory} cannot be written: kernels are compiled at every start", err=True)
-        return told(list(PIECES))
+        return compile_pieces(list(PIECES))
     if not read_warm(directory).missing():
         return {}
     with alone(directory):
@@ -194,7 +212,7 @@ def ensure() -> dict[str, float]:
         missing = warm.missing()
         if not missing:
             return {}
-        seconds = told(missing)
+        seconds = compile_pieces(missing)
         write_warm(directory, Warm(warm.built_for, list(PIECES), warm.seconds | seconds))
         return seconds
 
@@ -204,15 +222,6 @@ def load(*names: str) -> None:
     stage = Stage()
     for name in names:
         PIECES[name](stage)
-
-
-def told(names: list[str]) -> dict[str, float]:
-    """Compile pieces, and say before and after that it happens only once."""
-    click.echo("compiling kernels: this takes about a minute, once on this machine", err=True)
-    began = time.perf_counter()
-    seconds = compile_pieces(names)
-    click.echo(f"compiled {len(seconds)} kernels in {time.perf_counter() - began:.1f} s", err=True)
-    return seconds
 
 
 def forget(directory: Path) -> None:

@@ -50,6 +50,15 @@ def test_first_start_compiles_and_says_so_and_later_ones_do_not(tmp_path):
 
 
 @needs_jit
+def test_a_page_that_is_lost_is_written_again_without_compiling(tmp_path):
+    ended(start(tmp_path))
+    page = tmp_path / "zonetrack" / jit.source_digest() / warmup.WARM
+    page.unlink()
+    assert ended(start(tmp_path)) == ({}, "")
+    assert page.exists()
+
+
+@needs_jit
 def test_no_cache_is_a_warning(tmp_path):
     occupied = tmp_path / "occupied"
     occupied.write_text("not a directory")
@@ -96,7 +105,8 @@ def test_seconds_of_a_kernel_are_without_those_of_the_kernels_it_calls():
         return SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=function)})
 
     moments = iter([0.0, 1.0, 4.0, 5.0, 7.0, 10.0])
-    stopwatch = warmup.Stopwatch(clock=lambda: next(moments))
+    began = []
+    stopwatch = warmup.Stopwatch(first=lambda: began.append(True), clock=lambda: next(moments))
     outer, first, second = compiling("outer"), compiling("first"), compiling("second")
     for happens, kernel in [
         (stopwatch.on_start, outer),
@@ -108,6 +118,7 @@ def test_seconds_of_a_kernel_are_without_those_of_the_kernels_it_calls():
     ]:
         happens(kernel)
     assert stopwatch.seconds == {"some.first": 3.0, "some.second": 2.0, "some.outer": 5.0}
+    assert began == [True]
 
 
 @needs_jit
