@@ -19,8 +19,9 @@ import numpy as np
 
 from ..kernels import replay, sweep
 from ..kernels.clock import BEGIN_MS
-from ..shm import roster, segment
+from ..shm import layout, roster, segment
 from ..shm.layout import (
+    BLOCK_RECORDS,
     CLOCK,
     FRAME,
     GLOBAL,
@@ -52,7 +53,7 @@ SWEEP_SLOTS = 1 << 17
 WAIT_S = 0.001
 CONNECTIONS_MIN = 1_024
 CONNECTIONS_MAX = 1 << 20
-"""Without ``--max-connections`` the table has a record for each packet, within these bounds; the upper is 250 MB."""
+"""Without ``--max-connections`` there is room for a connection of each packet, within these; the upper is 250 MB."""
 ENDED_MS = np.iinfo(np.uint64).max
 
 
@@ -148,14 +149,18 @@ class Replay:
     verdicts: np.ndarray = field(init=False)
     progress: np.ndarray = field(init=False)
     deaths: list[Death] = field(init=False, default_factory=list)
-    _globals: np.ndarray = field(init=False)
+    _globals: np.void = field(init=False)
 
     def __post_init__(self) -> None:
         options, packets = self.options, self.survey.packets
         connections = options.max_connections or min(max(packets, CONNECTIONS_MIN), CONNECTIONS_MAX)
-        self.table = segment.anonymous(Geometry(connections, zones_in_use=1, extension_share=0))
+        # each worker may keep two chains of free records to itself, and none must go without for that
+        kept = 2 * BLOCK_RECORDS * options.workers
+        size = min(connections + kept, layout.CONNECTIONS_MAX)
+        self.table = segment.anonymous(Geometry(size, zones_in_use=1, extension_share=0))
         self.table.array(Region.CONTROL, "zones", ZONE)["settings"][options.zone] = options.settings
-        self._globals = self.table.array(Region.CONTROL, "globals", GLOBAL)
+        self._globals = self.table.array(Region.CONTROL, "globals", GLOBAL)[0]
+        self._globals["limit"] = connections
         header = np.frombuffer(self.table.regions[Region.CONTROL], HEADER, 1)
         header["wall_offset_ms"] = int(self.survey.clock["first_ns"][0]) // 1_000_000 - BEGIN_MS
         self.verdicts = shared(VERDICT, packets if options.verdicts else 0)
@@ -199,7 +204,7 @@ class Replay:
         state["results"] = self.verdicts.ctypes.data
         state["shard"], state["shards"] = shard, self.options.workers
         # no more packets between two sweeps than a fraction of the table
-        records = np.uint64(min(RUN_RECORDS, max(RUN_RECORDS_MIN, self.table.geometry.connections // 8)))
+        records = np.uint64(min(RUN_RECORDS, max(RUN_RECORDS_MIN, int(self._globals["limit"]) // 8)))
         for source, place in self.survey.placed():
             state["packets"] = place
             state["results_count"] = place + source.packets if self.options.verdicts else 0
@@ -219,7 +224,7 @@ class Replay:
 
     def _sweep(self, views: np.record, now_ms: int) -> None:
         """Free what has expired by the time of the slowest worker, and wait for that one where room gets short."""
-        crowded = self._globals["count"][0] > self.table.geometry.connections // 2
+        crowded = self._globals["count"] > self._globals["limit"] // 2
         while crowded and self.progress["now_ms"].min() < now_ms:
             time.sleep(WAIT_S)
         slots = self.table.geometry.records(Slab.ENTRIES) if crowded else SWEEP_SLOTS

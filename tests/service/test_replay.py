@@ -66,6 +66,15 @@ def test_labels_and_connections_do_not_depend_on_the_workers(capture):
         assert roster.present(run.table) == []
 
 
+def test_many_workers_leave_each_other_room(capture):
+    """Each keeps free records to itself; a table as small as its connections must have enough beside them."""
+    path = capture("x.pcap", conversations.mixed(hosts=20))
+    connections_made = int(replayed([path]).counters[Reason.INSERT])
+    run = replayed([path], workers=24, max_connections=connections_made)
+    assert run.counters[Reason.INSERT] == connections_made
+    assert not {Reason.FULL, Reason.SLAB_FULL} & set(run.verdicts["reason"].tolist())
+
+
 def test_files_share_a_table_and_a_clock_in_their_order(capture):
     first, second = conversations.dns("192.0.2.1", "198.51.100.53", 5000)
     asked, answered = capture("asked.pcap", [first]), capture("answered.pcap", [second])
