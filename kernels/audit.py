@@ -67,7 +67,7 @@ class Finding(IntEnum):
     ZONE_COUNT = 20  # I6: zone, count, content
     GLOBAL_COUNT = 21  # I6: count, content
     CREDIT = 22  # I6: participant, credit
-    LIST = 23  # I10: slab, record: on two lists, or not free
+    LIST = 23  # I10: slab, record, where: on two lists, not free, or no record at all
     LIST_COUNT = 24  # I10: slab, participant or pool word, count
     LOST = 25  # I10: slab, record: free, or of no connection, and on no list
     BUSY = 26  # a lock was not had in time: nothing is known
@@ -130,6 +130,16 @@ def _audit_locks(views, out):
 
 
 # ------------------------------------------------------------------------------------------------ index
+@kernel
+def _audit_links(views, out):
+    """I10, before anyone follows them: what a record names as its extension is one."""
+    for i in range(views.records[0]):
+        extension = memory.read32(entries.address(views, u64(i)) + entries.EXTENSION_LINK)
+        if extension > views.records[1]:
+            return _report(out, Finding.LIST, u64(Slab.EXTENSIONS), extension - ONE, u64(i))
+    return True
+
+
 @inlined
 def _slot_hash(views, record, slot):
     """Return the hash of the key that a slot of a record stands for; 0 when it is of neither."""
@@ -205,14 +215,24 @@ def _audit_segment(views, segment, zone, word, slots_seen, out):
 
 
 @kernel
-def _audit_directory(views, zone, word, segments_seen, directories_seen, out):
-    """I8 for a zone's directory: its owner, and that each segment is named by neighbouring entries, as many as it must."""
+def _audit_word(views, zone, word, out):
+    """I8 for a zone's word: it names a directory of its depth."""
     depth = zones.depth_of(word)
     directory = zones.directory_of(word)
     first = views.directory_offset[depth] if depth <= _DEPTH_LIMIT else ZERO
     beyond = views.directory_offset[depth + ONE] if depth <= _DEPTH_LIMIT else ZERO
     if directory < first or directory >= beyond or (directory - first) & ((ONE << depth) - ONE) != ZERO:
         return _report(out, Finding.DIRECTORY_OUTSIDE, zone, directory, depth)
+    return True
+
+
+@kernel
+def _audit_directory(views, zone, word, segments_seen, directories_seen, out):
+    """I8 for a zone's directory: its owner, and that each segment is named by neighbouring entries, as many as it must."""
+    if not _audit_word(views, zone, word, out):
+        return False
+    depth = zones.depth_of(word)
+    directory = zones.directory_of(word)
     owner = memory.acquire32(index.directory_owner(views, depth, directory))
     if owner != _USED:
         return _report(out, Finding.DIRECTORY_OWNER, zone, directory, owner)
@@ -345,7 +365,7 @@ def _audit_lists(views, slab, listed, out):
     if slab == u64(Slab.EXTENSIONS):
         for i in range(views.records[0]):
             extension = memory.read32(entries.address(views, u64(i)) + entries.EXTENSION_LINK)
-            if extension != ZERO and (extension > views.records[1] or _mark(listed, extension - ONE) != ZERO):
+            if extension != ZERO and _mark(listed, extension - ONE) != ZERO:
                 return _report(out, Finding.LIST, slab, extension - ONE, u64(i))
     for i in range(views.records[slab]):
         if memory.byte(listed + u64(i)) == ZERO and not (slab == u64(Slab.ENTRIES) and _is_live(views, u64(i))):
@@ -368,7 +388,7 @@ def audit_at_rest(views, segments_seen, directories_seen, slots_seen, content, l
         True when nothing is broken.
     """
     _report(out, Finding.NONE, ZERO, ZERO, ZERO)
-    if not _audit_locks(views, out):
+    if not _audit_locks(views, out) or not _audit_links(views, out):
         return False
     for i in range(ZONES_MAX):
         zone = u64(i)
@@ -457,11 +477,15 @@ def audit_live(views, out):
         One segment's lock at a time (two for a record with two keys), for as long as its slots are read.
     """
     _report(out, Finding.NONE, ZERO, ZERO, ZERO)
+    if not _audit_links(views, out):
+        return False
     for i in range(ZONES_MAX):
         zone = u64(i)
         word = zones.load_word(views, zone)
         if zones.directory_of(word) == ZERO:
             continue
+        if not _audit_word(views, zone, word, out):
+            return False
         for j in range(ONE << zones.depth_of(word)):
             named = memory.acquire32(views.directories + (zones.directory_of(word) + u64(j)) * FOUR)
             if named == ZERO or named > views.segment_count or zones.load_word(views, zone) != word:
