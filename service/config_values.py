@@ -1,0 +1,143 @@
+"""Values of the configuration: each kind is read from what a file, the environment or a flag may hold.
+
+A TOML file has types; the environment and the command line have text only.  So each reader takes the value of either,
+and returns what the service works with, or raises ``ValueError`` with words that say what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..shm.layout import UNLIMITED, ZONES_MAX
+
+Reader = Callable[[Any], Any]
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+QUEUES_MAX = 1_024
+"""Queues of all ports together."""
+SHM = "shm"
+LATER = ("afpacket", "tap", "nfqueue")
+"""Kinds of ports that SPEC has a place for, and this version has not."""
+SPEC = "shm:NAME[,queues=N][,zone=Z]"
+WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+class PortSpec(NamedTuple):
+    """A port that the service opens."""
+
+    kind: str
+    name: str
+    queues: int = 1
+    zone: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name},queues={self.queues},zone={self.zone}"
+
+
+def number(low: int, high: int) -> Reader:
+    """Return a reader of whole numbers from ``low`` to ``high``."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, str) and re.fullmatch(r"[0-9][0-9_]*", value.strip()):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"expected a whole number from {low:,} to {high:,}, found {value!r}")
+        return value
+
+    return read
+
+
+def switch(value: Any) -> bool:
+    """Read true or false."""
+    if isinstance(value, str):
+        value = WORDS.get(value.strip().lower(), value)
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, found {value!r}")
+    return value
+
+
+def text(value: Any) -> str:
+    """Read a text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"expected a text, found {value!r}")
+    return value
+
+
+def choice(*words: str) -> Reader:
+    """Return a reader of one of some words."""
+
+    def read(value: Any) -> str:
+        if value not in words:
+            raise ValueError(f"expected one of {', '.join(words)}, found {value!r}")
+        return value
+
+    return read
+
+
+def name(value: Any) -> str:
+    """Read the name of an instance."""
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise ValueError(f"expected 1 to 48 of A-Z a-z 0-9 _ -, found {value!r}")
+    return value
+
+
+def limit(value: Any) -> int:
+    """Read a limit on connections, ``none`` when there is none."""
+    if value == "none":
+        return UNLIMITED
+    try:
+        return number(0, UNLIMITED - 1)(value)
+    except ValueError:
+        raise ValueError(f"expected a number of connections or 'none', found {value!r}") from None
+
+
+def zone_limits(value: Any) -> dict[int, int]:
+    """Read limits by zone: a table, or text such as ``5=1000 7=none``."""
+    if isinstance(value, str):
+        pairs = [pair.partition("=")[::2] for pair in value.split()]
+    elif isinstance(value, dict):
+        pairs = list(value.items())
+    else:
+        raise ValueError(f"expected a table of limits by zone, found {value!r}")
+    return {number(0, ZONES_MAX - 1)(str(zone)): limit(most) for zone, most in pairs}
+
+
+def ports(value: Any) -> tuple[PortSpec, ...]:
+    """Read ports: a list of SPECs, or text with spaces between them."""
+    specs = value.split() if isinstance(value, str) else value
+    if not isinstance(specs, list | tuple):
+        raise ValueError(f"expected a list of ports, each as {SPEC}, found {value!r}")
+    found = tuple(port(spec) for spec in specs)
+    names = [spec.name for spec in found]
+    twice = next((one for one in names if names.count(one) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two ports are called {twice!r}")
+    queues = sum(spec.queues for spec in found)
+    if queues > QUEUES_MAX:
+        raise ValueError(f"expected at most {QUEUES_MAX:,} queues in all, found {queues:,}")
+    return found
+
+
+def port(spec: Any) -> PortSpec:
+    """Read one SPEC, such as ``shm:lab,queues=2``."""
+    if not isinstance(spec, str):
+        raise ValueError(f"expected a port as {SPEC}, found {spec!r}")
+    head, *options = spec.split(",")
+    kind, _, called = head.partition(":")
+    if kind in LATER:
+        raise ValueError(f"ports of kind {kind} are not there yet in this version: {spec!r}")
+    if kind != SHM or not NAME.fullmatch(called):
+        raise ValueError(f"expected a port as {SPEC}, found {spec!r}")
+    known = {"queues": number(1, QUEUES_MAX), "zone": number(0, ZONES_MAX - 1)}
+    read: dict[str, int] = {}
+    for option in options:
+        key, _, value = option.partition("=")
+        if key not in known or key in read:
+            raise ValueError(f"expected a port as {SPEC}, found {option!r} in {spec!r}")
+        try:
+            read[key] = known[key](value)
+        except ValueError as error:
+            raise ValueError(f"{key} of {head}: {error}") from None
+    return PortSpec(kind, called, **read)

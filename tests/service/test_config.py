@@ -1,0 +1,112 @@
+"""Flags over environment over file over defaults; each slip is named, with the nearest key."""
+
+from dataclasses import replace
+
+import pytest
+from zonetrack.clients.errors import Exit
+from zonetrack.service import config
+from zonetrack.service.config import Config, ConfigError, Limits, load
+from zonetrack.service.config_values import PortSpec
+from zonetrack.shm.layout import UNLIMITED
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return a function that writes a file of configuration."""
+
+    def write(text):
+        path = tmp_path / "zonetrack.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def complaints(*arguments, **more):
+    with pytest.raises(ConfigError) as raised:
+        load(*arguments, **more)
+    assert raised.value.exit_code == Exit.USAGE
+    return str(raised.value).splitlines()
+
+
+def test_defaults_are_those_of_the_contract():
+    loaded = load({}, {})
+    assert loaded.config == Config()
+    assert (loaded["max_connections"], loaded["fresh"], loaded["ports"]) == (131_072, False, ())
+
+
+def test_flags_over_environment_over_file(file):
+    path = file('workers = 2\nmax_connections = 1000\ninstance = "a"\n[control]\nclients_max = 9\n')
+    environment = {"ZONETRACK_MAX_CONNECTIONS": "2000", "ZONETRACK_INSTANCE": "b", "ZONETRACK_FRESH": ""}
+    loaded = load({"instance": "c", "workers": None, "ports": ()}, environment, path)
+    found = loaded.config
+    assert (found.workers, found.max_connections, found.instance, found.control.clients_max) == (2, 2000, "c", 9)
+    assert loaded.sources == {
+        "workers": str(path),
+        "max_connections": "environment",
+        "instance": "flag",
+        "control.clients_max": str(path),
+    }
+
+
+def test_the_environment_names_the_file(file):
+    path = file("workers = 3")
+    assert load({}, {"ZONETRACK_CONFIG": str(path)}).config.workers == 3
+
+
+def test_limits_and_ports_in_a_file(file):
+    path = file('ports = ["shm:lab,queues=2"]\n[limits]\nglobal = 500\ndefault = "none"\nzones = {5 = 7}')
+    found = load({}, {}, path).config
+    assert found.limits == Limits(500, UNLIMITED, {5: 7})
+    assert found.ports == (PortSpec("shm", "lab", 2, 0),)
+
+
+def test_all_that_is_wrong_is_told_at_once(file):
+    path = file('worker = 2\nworkers = 0\ncontrol = 7\nfrsh = 1\n[limits]\nzone = {5 = 7}\n[tracking]\nloose = "maybe"')
+    told = complaints({"max_connections": -1}, {"ZONETRACK_WORKRES": "1", "ZONETRACK_ELSEWHERE": "1"}, path)
+    assert told == [
+        f"{path}: unknown key 'worker': nearest is 'workers'",
+        f"{path}: control: expected a table [control], found 7",
+        f"{path}: unknown key 'frsh': nearest is 'fresh'",
+        f"{path}: unknown key 'limits.zone': nearest is 'limits.zones'",
+        "environment: unknown variable ZONETRACK_WORKRES: nearest is ZONETRACK_WORKERS",
+        f"{path}: workers: expected a whole number from 1 to 128, found 0",
+        f"{path}: tracking.loose: expected true or false, found 'maybe'",
+        "flag: max_connections: expected a whole number from 1 to 268,435,456, found -1",
+    ]
+
+
+@pytest.mark.parametrize(("content", "words"), [("workers = ", "not TOML"), (b"\xff", "cannot be read")])
+def test_a_file_that_cannot_be_read(tmp_path, content, words):
+    path = tmp_path / "x.toml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (told,) = complaints({}, {}, path)
+    assert told.startswith(f"{path}: {words}")
+
+
+def test_a_file_that_was_named_and_is_not_there(tmp_path):
+    (told,) = complaints({}, {}, tmp_path / "none.toml")
+    assert "cannot be read" in told and "No such file" in told
+
+
+def test_what_changed_is_live_or_needs_a_restart():
+    before = Config()
+    after = replace(before, workers=4, log_level="debug", limits=Limits(global_=5))
+    assert config.differences(before, after) == (["log_level", "limits.global"], ["workers"])
+
+
+def test_a_page_can_be_read_back():
+    loaded = load({"ports": ("shm:lab",)}, {"ZONETRACK_LIMITS_ZONES": "5=1 7=none"})
+    page = config.page(loaded)
+    assert page["ports"] == {"value": ["shm:lab,queues=1,zone=0"], "source": "flag"}
+    assert page["limits.zones"] == {"value": {"5": 1, "7": "none"}, "source": "environment"}
+    assert page["workers"] == {"value": 1, "source": "default"}
+    values = {path: row["value"] for path, row in page.items()}
+    assert load(values, {}).config == loaded.config
+
+
+def test_every_key_has_a_name_in_the_environment():
+    variables = {one.variable: path for path, one in config.KEYS.items()}
+    assert variables["ZONETRACK_LIMITS_GLOBAL"] == "limits.global"
+    assert len(variables) == len(config.KEYS)
+    assert all(one.says for one in config.KEYS.values())
