@@ -15,6 +15,14 @@ def rooms():
     return {path.relative_to(ROOT).with_suffix("").as_posix(): path for path in paths if path.name != "__init__.py"}
 
 
+def page(name):
+    """Return the text of a page of docs; skip the test where tests run against an installed package without them."""
+    docs = ROOT / "docs"
+    if not docs.is_dir():
+        pytest.skip("no docs beside the tests")
+    return (docs / name).read_text()
+
+
 def tracked():
     """Return the paths that git tracks, relative to the root; skip the test where there is no checkout or no git."""
     if not (ROOT / ".git").exists():
