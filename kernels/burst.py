@@ -9,12 +9,13 @@ Four stages over the burst, so that memory is fetched for many packets while few
 
 A later packet of a burst sees what an earlier one did: only ``track`` decides, the stages before it give hints.  That
 there is no record is more than a hint, a miss confirmed as ``index.find`` does it, and stands until this burst makes one.
-The middle ones are short loops of their own: a prefetch whose page is not in the TLB holds up what follows it until the page
-walk is done, and only in a loop of a few instructions are enough walks under way at once.  ``glance`` fetches a record's first line only; the other two are fetched a few packets before their turn, for a core has
-some sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
+The middle ones are short loops of their own: a prefetch whose page is not in the TLB holds up what follows it until the
+page walk is done, and only in a loop of a few instructions are enough walks under way at once.  ``glance`` fetches only a
+record's first line, into the second level; all three are fetched into the first a few packets before their turn, for a
+core has some sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
 
-Concurrency: beside any number of other bursts, sweeps and flushes, in this process or another.  Between packets nothing is
-held; within one, one record's lock, or the segments of an insert.
+Concurrency: beside any number of other bursts, sweeps and flushes, in this process or another.  Between packets nothing
+is held; within one, one record's lock, or the segments of an insert.
 """
 
 from __future__ import annotations
@@ -461,11 +462,15 @@ def track_burst(views, frames, count, now_ms, verdicts):
     missed = ZERO
     bytes_ = ZERO
     nothing_made = True
+    patient = True
     for i in range(count):
         if u64(i) + AHEAD < count:
             _fetch(views, u64(i) + AHEAD)
         verdict = verdict_at(verdicts + u64(i) * _VERDICT_SIZE)
-        if delete_list.is_crowded(views) and not delete_list.make_room(views):
+        if patient and delete_list.is_crowded(views):
+            delete_list.run(views)
+            patient = not delete_list.is_crowded(views)  # else its lines wait for a lock: once in a burst is enough
+        if not delete_list.has_room(views):
             _refuse(views, _parsed(views, u64(i)), verdict, u64(Reason.BUSY))
         elif _track(views, frames, u64(i), count, nothing_made, now_ms, verdict):
             missed += ONE

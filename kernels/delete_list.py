@@ -25,7 +25,7 @@ from ..shm.layout import DELETE, DELETE_BYTES, DELETE_LIST_MAX, PARTICIPANT, Lif
 from ..shm.reasons import Reason
 from . import counters, entries, index, intents, locks, memory, tuples, zones
 from .jit import inlined, kernel
-from .words import EIGHT, LOW_8, ONE, THREE, ZERO, u64
+from .words import EIGHT, LOW_8, ONE, THREE, TWO, ZERO, u64
 
 ROOM_MIN = u64(32)
 """Places below which the list is run before anything is added."""
@@ -60,12 +60,18 @@ def is_crowded(views):
     return length(views) + ROOM_MIN > _MAX
 
 
+@inlined
+def has_room(views):
+    """Return whether there are as many places as one packet may need."""
+    return length(views) + ROOM_NEEDED <= _MAX
+
+
 @kernel
 def make_room(views):
     """Run the list if it is crowded; False when it stays full, for its lines wait for a lock."""
     if is_crowded(views):
         run(views)
-    return length(views) + ROOM_NEEDED <= _MAX
+    return has_room(views)
 
 
 @inlined
@@ -237,10 +243,10 @@ def _choose_segments(views):
 
 @kernel
 def _clear_group(views, begin, end):
-    """Clear the slots of order[begin:end], which were chosen for one segment, under one hold of its lock."""
+    """Clear the slots of order[begin:end], chosen for one segment, under one hold of its lock; False when it was not had."""
     segment = (memory.le64(views.order + (begin << THREE)) >> EIGHT) - ONE
     if not index.lock_pair(views, segment, segment):
-        return
+        return False
     for i in range(begin, end):
         line = _line(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8)
         entry = entries.address(views, _record_of(line))
@@ -249,10 +255,13 @@ def _clear_group(views, begin, end):
         if zones.directory_of(word) != ZERO and index.segment_of(views, word, hash_) == segment + ONE:
             _clear_line(views, line, segment, hash_, segment, ZERO)
     index.unlock_pair(views, segment, segment)
+    return True
 
 
 @kernel
 def _unindex(views):
+    """Clear the slots of all lines, but of segments whose lock is not had; a second such one ends the run."""
+    waits = ZERO
     for _ in range(ROUNDS_MAX):
         n = _choose_segments(views)
         if n == ZERO:
@@ -264,18 +273,21 @@ def _unindex(views):
             end = begin + ONE
             while end < n and memory.le64(views.order + (end << THREE)) >> EIGHT == segment:
                 end += ONE
-            _clear_group(views, begin, end)
+            if not _clear_group(views, begin, end):
+                waits += ONE
+                if waits == TWO:
+                    return
             begin = end
 
 
 # ------------------------------------------------------------------------------------------------ out of the counts
 @kernel
 def _uncount_group(views, begin, end):
-    """Take the records of order[begin:end], all of one zone, out of both counts, then free them."""
+    """Take the records of order[begin:end], all of one zone, out of both counts, then free them; False: locks not had."""
     zone = memory.le64(views.order + (begin << THREE)) >> EIGHT
     n = end - begin
     if not zones.lock_counts(views, zone):
-        return
+        return False
     count = zones.count_of(views, zone)
     total = zones.global_count(views)
     intents.set_zone(views, zone, ZERO)
@@ -292,10 +304,13 @@ def _uncount_group(views, begin, end):
         _set_line_step(line, Step.NONE)
     intents.done(views)
     counters.add(views, Reason.REMOVE, n)
+    return True
 
 
 @kernel
 def _uncount(views):
+    """Take all CLEARED lines out of the counts and free them, but of zones whose lock is not had; a second one ends it."""
+    waits = ZERO
     n = ZERO
     for i in range(length(views)):
         line = _line(views, u64(i))
@@ -309,7 +324,10 @@ def _uncount(views):
         end = begin + ONE
         while end < n and memory.le64(views.order + (end << THREE)) >> EIGHT == zone:
             end += ONE
-        _uncount_group(views, begin, end)
+        if not _uncount_group(views, begin, end):
+            waits += ONE
+            if waits == TWO:
+                return
         begin = end
 
 

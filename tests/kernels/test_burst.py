@@ -1,0 +1,250 @@
+"""Bursts: what a packet gets depends on what came before it, in the same burst, in another, or from another participant."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scapy.all import ICMP, IP, TCP, UDP, Ether, IPerror, UDPerror
+from zonetrack.kernels import burst, delete_list
+from zonetrack.service import audit
+from zonetrack.shm import roster, segment
+from zonetrack.shm.layout import (
+    ENTRY,
+    FRAME,
+    GLOBAL,
+    NO_RECORD,
+    PARTICIPANT,
+    QUOTA,
+    VERDICT,
+    ZONE,
+    CtState,
+    FrameFlag,
+    Kind,
+    Link,
+    Region,
+    Setting,
+    VerdictFlag,
+)
+from zonetrack.shm.reasons import Reason
+from zonetrack.shm.sizing import Geometry
+from zonetrack.shm.views import Table
+
+NEW = CtState.TRK | CtState.NEW
+EST = CtState.TRK | CtState.EST
+REPLY = CtState.TRK | CtState.EST | CtState.RPL
+INVALID = CtState.TRK | CtState.INV
+CLIENT, SERVER, ROUTER = "192.0.2.1", "198.51.100.1", "203.0.113.1"
+
+
+class Bench:
+    """A small table and one participant on it."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.me = roster.join(table, Kind.TOOL)
+        self.views = table.views(self.me)
+
+    def track(self, *packets, now_ms: int = 1000, zone: int = 0, commit: bool = True) -> np.ndarray:
+        """Track packets as one burst; returns VERDICT[len(packets)]."""
+        buffers = [np.frombuffer(bytes(packet), "u1").copy() for packet in packets]
+        frames = np.zeros(len(buffers), FRAME)
+        for frame, buffer in zip(frames, buffers, strict=True):
+            frame["address"] = buffer.ctypes.data
+            frame["captured_bytes"] = frame["wire_bytes"] = buffer.size
+            frame["zone"] = zone
+            frame["link"] = Link.ETHERNET
+            frame["flags"] = FrameFlag.COMMIT if commit else 0
+        verdicts = np.zeros(len(buffers), VERDICT)
+        burst.track_burst(
+            self.views,
+            np.uint64(frames.ctypes.data),
+            np.uint64(len(buffers)),
+            np.uint64(now_ms),
+            np.uint64(verdicts.ctypes.data),
+        )
+        return verdicts
+
+    def count(self, zone: int = 0) -> int:
+        return int(self.table.array(Region.CONTROL, "quotas", QUOTA)[zone]["count"])
+
+    def counter(self, reason: Reason) -> int:
+        return int(self.table.array(Region.CONTROL, "participants", PARTICIPANT)[self.me - 1]["counters"][reason])
+
+
+@pytest.fixture
+def bench():
+    made = Bench(segment.anonymous(Geometry(2000, 16, 125)))
+    yield made
+    _settle(made)
+
+
+def _settle(made: Bench) -> None:
+    """Run what is still on the delete list, for a burst leaves its last deletes for later; then nothing is broken."""
+    delete_list.run(made.views)
+    assert audit.at_rest(made.table) is None
+
+
+def tcp(flags: str, seq: int, ack: int = 0, reply: bool = False, sport: int = 40000):
+    """A segment of the conversation CLIENT:sport -> SERVER:80."""
+    source, destination, ports = (SERVER, CLIENT, (80, sport)) if reply else (CLIENT, SERVER, (sport, 80))
+    return (
+        Ether()
+        / IP(src=source, dst=destination)
+        / TCP(sport=ports[0], dport=ports[1], flags=flags, seq=seq, ack=ack, window=8192)
+    )
+
+
+def udp(sport: int = 1234, reply: bool = False):
+    """A datagram of CLIENT:sport <-> SERVER:53."""
+    if reply:
+        return Ether() / IP(src=SERVER, dst=CLIENT) / UDP(sport=53, dport=sport) / b"answer"
+    return Ether() / IP(src=CLIENT, dst=SERVER) / UDP(sport=sport, dport=53) / b"question"
+
+
+def states(verdicts: np.ndarray) -> list[int]:
+    return verdicts["ct_state"].tolist()
+
+
+def test_later_packets_of_a_burst_see_what_earlier_ones_did(bench):
+    verdicts = bench.track(tcp("S", 100), tcp("SA", 500, 101, reply=True), tcp("A", 101, 501), udp(), udp(reply=True))
+    assert states(verdicts) == [NEW, REPLY, EST, NEW, REPLY]
+    assert len(set(verdicts["record"][:3].tolist())) == 1
+    assert verdicts["flags"].tolist()[2] == VerdictFlag.COMMITTED | VerdictFlag.ASSURED
+    assert bench.count() == 2
+
+
+def test_the_same_new_key_twice_in_a_burst_makes_one_record(bench):
+    verdicts = bench.track(udp(), udp(), udp())
+    assert states(verdicts) == [NEW, NEW, NEW]
+    assert len(set(verdicts["record"].tolist())) == 1
+    assert bench.count() == 1
+
+
+def test_a_lookup_without_commit_changes_nothing(bench):
+    verdicts = bench.track(tcp("S", 100), udp(), commit=False)
+    assert states(verdicts) == [NEW, NEW]
+    assert set(verdicts["record"].tolist()) == {NO_RECORD}
+    assert set(verdicts["flags"].tolist()) == {0}
+    assert bench.count() == 0
+
+
+def test_bytes_and_packets_are_counted_per_direction(bench):
+    verdicts = bench.track(udp(), udp(reply=True), udp(reply=True))
+    entry = bench.table.array(Region.ENTRIES, "entries", ENTRY)[verdicts["record"][0]]
+    assert entry["packets"].tolist() == [1, 2]
+    assert entry["bytes"].tolist() == [20 + 8 + 8, 2 * (20 + 8 + 6)]
+
+
+def test_zones_are_apart(bench):
+    bench.track(udp(), zone=1)
+    assert states(bench.track(udp(reply=True), zone=2)) == [NEW]
+    assert states(bench.track(udp(reply=True), zone=1)) == [REPLY]
+    assert (bench.count(1), bench.count(2)) == (1, 1)
+
+
+def test_an_expired_connection_is_never_found(bench):
+    first = bench.track(udp(), udp(reply=True), now_ms=1000)
+    again = bench.track(udp(reply=True), now_ms=1000 + 10_000_000)
+    assert states(again) == [NEW]
+    assert again["incarnation"][0] != first["incarnation"][0] or again["record"][0] != first["record"][0]
+    assert bench.counter(Reason.EXPIRED_ON_LOOKUP) == 1
+    _settle(bench)
+    assert bench.count() == 1
+
+
+def test_nothing_expires_where_expiry_is_off(bench):
+    bench.table.array(Region.CONTROL, "zones", ZONE)["settings"] |= np.uint16(Setting.NO_EXPIRY)
+    bench.track(udp(), udp(reply=True), now_ms=1000)
+    assert states(bench.track(udp(), now_ms=10_000_000_000)) == [EST]
+
+
+def test_a_syn_after_the_end_makes_a_new_connection(bench):
+    closed = (
+        *(tcp("S", 100), tcp("SA", 500, 101, reply=True), tcp("A", 101, 501)),
+        *(tcp("FA", 101, 501), tcp("FA", 501, 102, reply=True), tcp("A", 102, 502)),
+    )
+    before = bench.track(*closed)
+    after = bench.track(tcp("S", 90000))
+    assert states(after) == [NEW]
+    assert (after["record"][0], after["incarnation"][0]) != (before["record"][-1], before["incarnation"][-1])
+    _settle(bench)
+    assert bench.count() == 1
+
+
+def test_an_icmp_error_is_related_and_refreshes_nothing(bench):
+    made = bench.track(udp(), now_ms=1000)
+    quoted = IPerror(src=CLIENT, dst=SERVER) / UDPerror(sport=1234, dport=53)
+    error = Ether() / IP(src=ROUTER, dst=CLIENT) / ICMP(type=3, code=1) / quoted
+    stranger = (
+        Ether()
+        / IP(src=ROUTER, dst=CLIENT)
+        / ICMP(type=3, code=1)
+        / (IPerror(src=CLIENT, dst=SERVER) / UDPerror(sport=999, dport=53))
+    )
+    verdicts = bench.track(error, stranger, now_ms=2000)
+    assert states(verdicts) == [CtState.TRK | CtState.REL | CtState.RPL, INVALID]
+    assert verdicts["reason"].tolist() == [Reason.NONE, Reason.ICMP_UNMATCHED]
+    assert verdicts["record"][0] == made["record"][0]
+    assert verdicts["timeout_ms"][0] == made["timeout_ms"][0] - 1000
+
+
+def test_each_refusal_has_its_reason(bench):
+    bad_checksum = bytearray(bytes(udp()))
+    bad_checksum[-1] ^= 0xFF
+    verdicts = bench.track(Ether(type=0x0806) / (b"\0" * 28), bytes(bad_checksum), tcp("SF", 1), bytes(udp())[:36])
+    assert verdicts["reason"].tolist() == [
+        Reason.NOIP,
+        Reason.L4CSUM_ERR,
+        Reason.INVALID_TCP_FLAGS,
+        Reason.L3_HEADER,
+    ]
+    assert states(verdicts) == [0, INVALID, INVALID, INVALID]
+    assert bench.counter(Reason.INVALID) == 3
+
+
+def test_checksums_may_be_ignored_per_zone(bench):
+    settings = bench.table.array(Region.CONTROL, "zones", ZONE)["settings"]
+    settings[7] &= ~np.uint16(Setting.CHECKSUM)
+    bad = bytearray(bytes(udp()))
+    bad[-1] ^= 0xFF
+    assert states(bench.track(bytes(bad), zone=7)) == [NEW]
+
+
+@pytest.mark.parametrize(("where", "reason"), [("zone", Reason.ZONE_FULL), ("global", Reason.FULL)])
+def test_a_limit_refuses_the_commit_and_names_itself(bench, where, reason):
+    if where == "zone":
+        quota = bench.table.array(Region.CONTROL, "quotas", QUOTA)[0:1]
+        quota["limit"], quota["has_limit"] = 3, 1
+    else:
+        bench.table.array(Region.CONTROL, "globals", GLOBAL)["limit"] = 3
+    verdicts = bench.track(*(udp(sport) for sport in range(1, 6)))
+    assert states(verdicts) == [NEW] * 5
+    assert verdicts["reason"].tolist() == [0, 0, 0, reason, reason]
+    assert (verdicts["flags"] & VerdictFlag.COMMITTED).tolist() == [VerdictFlag.COMMITTED] * 3 + [0, 0]
+    assert bench.count() == 3
+    assert states(bench.track(udp(1, reply=True), udp(5, reply=True))) == [REPLY, NEW]
+
+
+def test_credit_of_a_burst_over_many_zones_is_given_back(bench):
+    for zone in range(8):
+        bench.track(*(udp(sport) for sport in range(1, 9)), zone=zone)
+    assert [bench.count(zone) for zone in range(8)] == [8] * 8
+    assert bench.table.array(Region.CONTROL, "globals", GLOBAL)[0]["count"] == 64
+
+
+def test_a_burst_of_many_deletes_runs_the_list_in_between(bench):
+    opened = [tcp("S", 100, sport=sport) for sport in range(1, 201)]
+    bench.track(*opened)
+    assert bench.count() == 200
+    refused = [tcp("RA", 0, 101, reply=True, sport=sport) for sport in range(1, 201)]
+    verdicts = bench.track(*refused)
+    assert set(states(verdicts)) == {REPLY}
+    _settle(bench)
+    assert bench.count() == 0
+
+
+def test_two_participants_share_connections(bench):
+    other = Bench(bench.table)
+    bench.track(udp())
+    assert states(other.track(udp(reply=True))) == [REPLY]
+    assert states(bench.track(udp())) == [EST]
