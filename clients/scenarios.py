@@ -153,7 +153,7 @@ class Scenario(ABC):
         return counts
 
     def touched_bytes(self, table: Table) -> int:
-        """Return the bytes that packets read at random: records, and the segments of the index in use."""
+        """Return the bytes of the table that the scenario's packets read at random, those that build it included."""
         return self.held * ENTRY_BYTES + index_bytes(table)
 
 
@@ -196,10 +196,6 @@ class Miss(Hit):
         packets = self.share(index)[1] * self.plan.iterations
         probe = (Packet.PROBE, Packet.PROBE)
         yield Run(probe, ELSEWHERE, STRANGERS, packets, draws(self.plan, index), commits=False)
-
-    def touched_bytes(self, table: Table) -> int:
-        """Return the bytes of the index: what is not there has no record."""
-        return index_bytes(table)
 
 
 class Handshake(Scenario):
