@@ -1,7 +1,8 @@
 """Whose packet it is, when several workers share the packets of a capture: that is settled by the pair of addresses.
 
-Both directions of a connection, its fragments, which have no ports, and the errors about it, which quote it, go to one
-worker; so what the workers say together does not depend on how many they are.
+Both directions of a connection and the errors about it, which quote it, go to one worker; so what the workers say
+together does not depend on how many they are.  Addresses, not ports: a fragment has none.  As long as fragments are
+refused unread the parser gives them no key, and all of them go to the same worker.
 """
 
 from __future__ import annotations
