@@ -36,12 +36,17 @@ class Death:
     code: int
 
     def __str__(self) -> str:
-        how = (
-            f"was killed by {signal.Signals(-self.code).name}"
-            if self.code < 0
-            else f"failed with exit code {self.code}"
-        )
-        return f"worker {self.number} (pid {self.pid}) {how}"
+        return f"worker {self.number} (pid {self.pid}) {ending(self.code)}"
+
+
+def ending(code: int) -> str:
+    """Return how a process ended, in words."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+
+
+def follow_parent(number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when the one that forked it dies."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 @dataclass
@@ -99,7 +104,7 @@ def _member(job: Callable[[int], None], number: int) -> None:
     code = FAILED
     try:
         # without this, members of a crew whose parent was killed would go on for nobody
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        follow_parent(signal.SIGKILL)
         job(number)
         code = Exit.OK
     except KeyboardInterrupt:

@@ -1,0 +1,69 @@
+"""The board: a line for each worker, on which keeper and worker write what anybody may read.
+
+Memory that forked processes share, without a name: it lives as long as the service.  Each field has one writer and is
+one aligned word, so there is nothing to lock; a reader may see a worker between two of its lives, never a torn number.
+
+Who writes        what
+    keeper        pid, life, restarts, started_ms    as the worker's life goes on
+    the worker    owner, calls, packets              owner is 0 until it has joined the roster
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .crew import shared
+from .lives import Life
+
+LINE = np.dtype(
+    [
+        ("pid", "u4"),  # 0: none at the moment
+        ("life", "u4"),  # Life
+        ("restarts", "u8"),
+        ("started_ms", "u8"),  # wall clock
+        ("owner", "u8"),  # its place on the roster
+        ("calls", "u8"),  # into the compiled loop, of all its lives
+        ("packets", "u8"),  # likewise
+        ("reserved", "u8", (2,)),
+    ],
+    align=True,
+)
+"""A cache line, so that workers do not disturb each other."""
+
+
+class Board:
+    """Lines of the workers, numbered from 0, and the queues each of them owns."""
+
+    def __init__(self, queues: Sequence[Sequence[tuple[str, int]]]) -> None:
+        """Hang up an empty board.
+
+        Args:
+            queues: for each worker, the port and the number of each of its queues.
+        """
+        self.queues = [list(own) for own in queues]
+        self.lines = shared(LINE, len(queues))
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Return what stands on each line, in plain values."""
+        return [
+            {
+                "number": number,
+                "pid": int(line["pid"]),
+                "state": Life(line["life"]).name.lower(),
+                "restarts": int(line["restarts"]),
+                "started": int(line["started_ms"]) / 1_000,
+                "owner": int(line["owner"]),
+                "calls": int(line["calls"]),
+                "packets": int(line["packets"]),
+                "queues": [[port, queue] for port, queue in self.queues[number]],
+            }
+            for number, line in enumerate(self.lines)
+        ]
+
+
+def deal(queues: Sequence[tuple[str, int]], workers: int) -> list[list[tuple[str, int]]]:
+    """Deal queues out to workers, one after another: each has one owner, and no worker two more than another."""
+    return [list(queues[number::workers]) for number in range(workers)]

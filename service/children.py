@@ -1,0 +1,129 @@
+"""A child of the keeper: forked where everything is mapped and loaded, watched through descriptors, asked by signals.
+
+A child inherits what the keeper opened and the kernels that it loaded, so it begins in milliseconds.  It says that it is
+ready through a pipe; its end shows on a pidfd, whatever ended it.  Nothing here waits.
+
+    SIGTERM      end when what is under way is done; also sent by the kernel when the keeper dies
+    SIGINT, HUP  ignored: a terminal sends them to the keeper too, and what they mean is for the keeper to say
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..clients.errors import Exit
+from . import log
+from .crew import FAILED, follow_parent
+from .lives import Act, Course, Life
+
+Handler = Callable[[int, object], None]
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+READY = b"\1"
+
+
+@dataclass
+class Child:
+    """One place among the keeper's children, and who fills it at the moment."""
+
+    kind: str
+    """``worker`` or ``control``."""
+    number: int
+    job: Callable[[Callable[[], None]], None]
+    """What it does, from start to end; it is given what to call when it is ready."""
+    on_stop: Handler | None = None
+    """The handler of SIGTERM in the child; None where the job sets up its own."""
+    course: Course = field(default_factory=Course)
+    pid: int = 0
+    pidfd: int = -1
+    ready: int = -1
+    """The end of the pipe through which it says so, until it has."""
+    born_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"worker {self.number}" if self.kind == "worker" else self.kind
+
+    @property
+    def lives(self) -> bool:
+        """Whether there is a process."""
+        return self.pid != 0
+
+    def fork(self, now_s: float) -> None:
+        """Start it."""
+        self.course.take(Act.FORK, now_s)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        keeper = os.getpid()
+        # what stands in a buffer now would be written by the child too
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # no signal may find the child with the handlers of its parent
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                os.close(reader)
+                self._live(keeper, writer)
+            self.pid, self.born_s, self.ready = pid, now_s, reader
+            self.pidfd = os.pidfd_open(pid)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+            os.close(writer)
+
+    def _live(self, keeper: int, ready: int) -> None:
+        """Be the child: do the job and exit, whatever happens."""
+        code = FAILED
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, self.on_stop or signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+            follow_parent(signal.SIGTERM)
+            if os.getppid() == keeper:  # else it died before that, and nobody would tell us
+                self.job(lambda: self._say_ready(ready))
+            code = Exit.OK
+        except Exception as error:
+            # what carries an exit code is a message for a person, any other is a mistake of ours
+            told = hasattr(error, "exit_code")
+            log.logger(self.kind).error("%s: %s", self.name, error, exc_info=None if told else error)
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _say_ready(self, ready: int) -> None:
+        os.write(ready, READY)
+        os.close(ready)
+
+    def hear(self, now_s: float) -> bool:
+        """Read its pipe, which has something; return whether it is ready now, not when it died instead."""
+        said = os.read(self.ready, 1)
+        os.close(self.ready)
+        self.ready = -1
+        if said:
+            self.course.take(Act.READY, now_s)
+        return bool(said)
+
+    def ask_to_stop(self, now_s: float) -> None:
+        """Ask it to end."""
+        if self.course.take(Act.STOP, now_s) is Life.STOPPING:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self, now_s: float) -> None:
+        """End it, for it has not ended in time."""
+        self.course.take(Act.OVERDUE, now_s)
+        os.kill(self.pid, signal.SIGKILL)
+
+    def bury(self, now_s: float) -> int:
+        """Take leave of a child that has ended; return its exit code, negative for a signal."""
+        _, status = os.waitpid(self.pid, 0)
+        for descriptor in (self.pidfd, self.ready):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.pid, self.pidfd, self.ready = 0, -1, -1
+        self.course.take(Act.DIE, now_s)
+        return os.waitstatus_to_exitcode(status)

@@ -1,0 +1,44 @@
+"""What is written on the board by one process is read by another; queues are dealt out evenly."""
+
+import os
+
+import pytest
+from zonetrack.service import board
+from zonetrack.service.board import LINE, Board
+from zonetrack.service.lives import Life
+
+
+def test_a_line_is_a_cache_line():
+    assert LINE.itemsize == 64
+
+
+def test_a_child_writes_and_its_parent_reads():
+    hung = Board([[("lab", 0)], []])
+    pid = os.fork()
+    if pid == 0:
+        hung.lines[1]["owner"], hung.lines[1]["packets"] = 7, 1 << 40
+        os._exit(0)
+    os.waitpid(pid, 0)
+    hung.lines[1]["life"], hung.lines[1]["started_ms"] = Life.RUNNING, 1_500
+    first, second = hung.workers()
+    assert first["queues"] == [["lab", 0]]
+    assert second == {
+        "number": 1,
+        "pid": 0,
+        "state": "running",
+        "restarts": 0,
+        "started": 1.5,
+        "owner": 7,
+        "calls": 0,
+        "packets": 1 << 40,
+        "queues": [],
+    }
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_each_queue_has_one_owner(workers):
+    queues = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
+    dealt = board.deal(queues, workers)
+    assert sorted(queue for own in dealt for queue in own) == queues
+    assert len(dealt) == workers
+    assert max(map(len, dealt)) - min(map(len, dealt)) <= 1

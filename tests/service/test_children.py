@@ -1,0 +1,125 @@
+"""Children are real processes here: they say that they are ready, end when asked, and go with their parent."""
+
+import os
+import select
+import signal
+import time
+
+import pytest
+from zonetrack.clients.errors import Exit, ZonetrackError
+from zonetrack.service import log
+from zonetrack.service.children import Child
+from zonetrack.service.crew import FAILED
+from zonetrack.service.lives import Life
+
+
+class Stopped(BaseException):
+    """What the handler of a child here does."""
+
+
+def stop(*_):
+    raise Stopped
+
+
+def wait(descriptor):
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    assert poller.poll(60_000)
+
+
+def until_ready(child):
+    wait(child.ready)
+    assert child.hear(time.monotonic())
+
+
+def end_of(child):
+    wait(child.pidfd)
+    return child.bury(time.monotonic())
+
+
+def started(job, **more):
+    child = Child("worker", 0, job, **more)
+    child.fork(time.monotonic())
+    return child
+
+
+def sleep_until_stopped(ready):
+    try:
+        ready()
+        while True:
+            signal.pause()
+    except Stopped:
+        return
+
+
+def test_a_life():
+    child = started(sleep_until_stopped, on_stop=stop)
+    assert child.lives and child.course.life is Life.STARTING
+    until_ready(child)
+    assert child.course.life is Life.RUNNING
+    os.kill(child.pid, signal.SIGINT)  # a terminal's: not for the child
+    os.kill(child.pid, signal.SIGHUP)
+    child.ask_to_stop(0.0)
+    assert end_of(child) == Exit.OK
+    assert (child.course.life, child.lives, child.pidfd, child.ready) == (Life.GONE, False, -1, -1)
+
+
+def test_who_does_not_end_in_time_is_killed():
+    child = started(sleep_until_stopped, on_stop=lambda *_: None)
+    until_ready(child)
+    child.ask_to_stop(0.0)
+    child.kill(0.0)
+    assert end_of(child) == -signal.SIGKILL
+    assert child.course.life is Life.GONE
+
+
+def test_a_successor_takes_the_place():
+    child = started(sleep_until_stopped, on_stop=stop)
+    first = child.pid
+    until_ready(child)
+    os.kill(child.pid, signal.SIGKILL)
+    assert end_of(child) == -signal.SIGKILL
+    assert child.course.life is Life.WAITING
+    child.fork(time.monotonic())
+    until_ready(child)
+    assert child.pid != first and child.course.starts == 2
+    child.ask_to_stop(0.0)
+    assert end_of(child) == Exit.OK
+
+
+def fail(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "trace"), [(ZonetrackError("no such thing"), False), (ValueError("a mistake"), True)]
+)
+def test_who_fails_says_why(error, trace, capfd):
+    log.configure(level="info", as_json=False)
+    child = started(lambda ready: fail(error))
+    wait(child.ready)
+    assert not child.hear(0.0)
+    assert end_of(child) == FAILED
+    told = capfd.readouterr().err
+    assert f"worker 0: {error}" in told
+    assert ("Traceback" in told) is trace
+
+
+def test_children_go_with_their_parent():
+    reader, writer = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        child = started(sleep_until_stopped, on_stop=stop)
+        until_ready(child)
+        os.write(writer, b"up")
+        signal.pause()
+    os.close(writer)
+    assert os.read(reader, 2) == b"up"
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    assert os.read(reader, 1) == b""  # the child held the other end, and is gone
+    os.close(reader)
+
+
+def test_names():
+    assert [Child("worker", 3, fail).name, Child("control", 0, fail).name] == ["worker 3", "control"]
