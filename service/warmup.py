@@ -28,10 +28,10 @@ from numba import typeof
 from numba.core.event import Event, Listener, register, unregister
 from numba.core.registry import CPUDispatcher, cpu_target
 
-from ..kernels import capture, delete_list, flush, jit, replay, sweep
+from ..kernels import capture, delete_list, flush, jit, replay, sweep, walk
 from ..kernels.words import ONE, ZERO
 from ..shm import roster, segment
-from ..shm.layout import CAPTURE, CLOCK, FRAME, REPLAY, Kind
+from ..shm.layout import CAPTURE, CLOCK, FILTER, FRAME, REPLAY, Kind
 from ..shm.sizing import Geometry
 from . import audit
 
@@ -48,6 +48,8 @@ class Stage:
         self.me = roster.join(self.table, Kind.TOOL)
         self.views = self.table.views(self.me)
         self.capture, self.clock, self.replay, self.frame = map(_record, (CAPTURE, CLOCK, REPLAY, FRAME))
+        self.filter, self.cursor = _record(FILTER), np.zeros(1, np.uint64)
+        self.at_cursor = np.uint64(self.cursor.ctypes.data)
 
 
 def _record(dtype: np.dtype) -> np.record:
@@ -60,6 +62,9 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "delete_list.delete": lambda on: delete_list.delete(on.views, ZERO, ZERO, ONE),
     "flush.detach": lambda on: flush.detach(on.views, ZERO),
     "flush.reclaim": lambda on: only_compile(flush.reclaim, on.views, ZERO, ZERO, ZERO, ONE),
+    "walk.collect": lambda on: walk.collect(on.views, on.filter, ZERO, ZERO, ZERO, on.at_cursor, ZERO, ZERO),
+    "walk.count": lambda on: walk.count(on.views, on.filter, ZERO, ZERO, on.at_cursor),
+    "walk.delete": lambda on: walk.delete(on.views, on.filter, ZERO, ZERO, on.at_cursor),
     "audit.at_rest": lambda on: audit.at_rest(on.table),
     "audit.live": lambda on: audit.live(on.table, on.me),
     "capture.begin": lambda on: capture.begin(on.capture),

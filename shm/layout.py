@@ -617,6 +617,58 @@ REPLAY = np.dtype(
 """What one worker of a replay knows.  Private to a process."""
 REPLAY_BURST_PACKETS = 32
 
+# ---------------------------------------------------------------------------------------------------- what clients are shown
+CONNECTION = np.dtype(
+    [
+        ("id", "u8"),  # incarnation 32 | record 32: never used twice
+        ("parent", "u8"),  # id of the connection that foretold this one, or 0
+        ("label", "u8", (2,)),  # as EXTENSION has it
+        ("packets", "u8", (2,)),  # original, reply
+        ("bytes", "u8", (2,)),  # IP bytes, likewise
+        ("start_ms", "u8"),  # since 1970
+        ("src", "u1", (16,)),  # network order, of who opened it; an IPv4 address stands in the last four bytes
+        ("dst", "u1", (16,)),
+        ("reply_src", "u1", (16,)),  # of the reply's tuple
+        ("reply_dst", "u1", (16,)),
+        ("timeout_ms", "u4"),  # remaining
+        ("mark", "u4"),
+        ("sport", "u2"),  # of an ICMP query: its id
+        ("dport", "u2"),  # of an ICMP query: type of the request 8 | code 8
+        ("reply_sport", "u2"),
+        ("reply_dport", "u2"),
+        ("zone", "u2"),
+        ("status", "u2"),  # Status bits, without ORIG_IS_HIGH: the tuples say it
+        ("protocol", "u1"),
+        ("family", "u1"),  # 4 or 6
+        ("state", "u1"),  # protocol state
+        ("helper", "u1"),
+    ],
+    align=True,
+)
+"""A connection as it leaves the table, whole under its record's lock: the row of a dump."""
+CONNECTION_BYTES = 160
+
+FILTER = np.dtype(
+    [
+        # of src, dst, reply_src, reply_dst, each as two words like in a key
+        ("address", "u8", (8,)),
+        ("address_mask", "u8", (8,)),
+        ("last", "u8"),  # last word of the key: zone, protocol, family
+        ("last_mask", "u8"),
+        ("mark", "u4"),
+        ("mark_mask", "u4"),
+        ("ports", "u4"),  # sport 16 | dport 16
+        ("ports_mask", "u4"),
+        ("status", "u2"),
+        ("status_mask", "u2"),
+        ("state", "u1"),
+        ("state_mask", "u1"),
+        ("reserved", "u2"),
+    ],
+    align=True,
+)
+"""Which connections are meant: what is under a mask must be equal.  All zero: every connection.  Private to a process."""
+
 # ---------------------------------------------------------------------------------------------------- a participant's view
 VIEWS = np.dtype(
     [
@@ -727,5 +779,6 @@ assert (
     and POLICY.itemsize == POLICY_BYTES
 )
 assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
+assert CONNECTION.itemsize == CONNECTION_BYTES and _no_implicit_padding(CONNECTION) and _no_implicit_padding(FILTER)
 assert INTERFACE.itemsize == INTERFACE_BYTES and REPLAY_BURST_PACKETS <= BURST_PACKETS_MAX
 assert ROSTER_MAX < USED and HEADER.itemsize <= HEADER_BYTES

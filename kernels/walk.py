@@ -1,0 +1,318 @@
+"""A walk over all connections with a filter and a cursor: to show them, to count them, or to delete them.
+
+Who may    while
+    walk   a participant of its own, beside anyone
+
+``due[]`` says which records are not free, so empty stretches cost four bytes a record.  Each other record is looked at
+under its lock, for the time of a copy.  Nothing is held between calls.
+
+Invariants
+    W1  A connection that lives while the whole walk lasts is met once: a record stays where it is.
+    W2  What is shown of a connection is of one moment; two connections may be of different ones.
+    W3  A record whose lock is not had in time, for its holder died, is shown all the same, as TORN; it is not deleted.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    BLOCK_RECORDS,
+    CONNECTION,
+    CONNECTION_BYTES,
+    ENTRY,
+    EXTENSION,
+    LINE_BYTES,
+    Life,
+    Slab,
+    Status,
+    Step,
+    offset,
+)
+from . import delete_list, entries, intents, locks, memory, tuples, zones
+from .jit import inlined, kernel
+from .words import FOUR, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
+
+_KEY_LOW, _KEY_HIGH = tuples.ENTRY_KEY, tuples.ENTRY_KEY + SIXTEEN
+_KEY_LAST = tuples.ENTRY_KEY + tuples.LAST
+_SECOND_WORD = u64(8)
+_LOW_PORT_SHIFT = u64(48)
+_ENTRIES = int(Slab.ENTRIES)
+_BLOCK = u64(BLOCK_RECORDS)
+_LINE = u64(LINE_BYTES)
+_SIZE = u64(CONNECTION_BYTES)
+_SRC, _DST = offset(CONNECTION, "src"), offset(CONNECTION, "dst")
+_REPLY_SRC, _REPLY_DST = offset(CONNECTION, "reply_src"), offset(CONNECTION, "reply_dst")
+_PACKETS, _WAYS_BYTES = offset(CONNECTION, "packets"), THIRTY_TWO
+_LABEL = offset(CONNECTION, "label")
+_ENTRY_PACKETS = offset(ENTRY, "packets")
+_EXTENSION_LABEL = offset(EXTENSION, "label")
+_ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
+_TORN = u64(Status.TORN)
+_LIVE = u64(Life.LIVE)
+_AHEAD = 8
+"""Records fetched ahead of the one that is looked at."""
+assert offset(CONNECTION, "bytes") - _PACKETS == offset(ENTRY, "bytes") - _ENTRY_PACKETS == SIXTEEN
+
+connection_at = memory.record_at(CONNECTION)
+
+
+# ------------------------------------------------------------------------------------------------ which records
+@kernel
+def _gather(views, first, end):
+    """Write the records of [first, end), within a block, that are not free into ``candidates``; returns how many."""
+    found = ZERO
+    for i in range(end - first):
+        record = first + u64(i)
+        if memory.read32(views.due + record * FOUR) != ZERO:
+            memory.set_le64(views.candidates + (found << THREE), record)
+            found += ONE
+    return found
+
+
+@inlined
+def _candidate(views, i):
+    return memory.le64(views.candidates + (u64(i) << THREE))
+
+
+@inlined
+def _fetch(views, i, found):
+    """Fetch the record that will be looked at soon."""
+    if u64(i) + u64(_AHEAD) < found:
+        entry = entries.address(views, _candidate(views, i + _AHEAD))
+        memory.prefetch(entry)
+        memory.prefetch(entry + _LINE + _LINE)
+
+
+@inlined
+def _opener(entry):
+    """Return the offset in an entry of the endpoint that opened the connection, and of the other one."""
+    if u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH != ZERO:
+        return _KEY_HIGH, _KEY_LOW
+    return _KEY_LOW, _KEY_HIGH
+
+
+@inlined
+def _ports(entry):
+    """Return the opener's port << 16 | the other's."""
+    last = memory.read64(entry + _KEY_LAST)
+    low, high = last >> _LOW_PORT_SHIFT, (last >> THIRTY_TWO) & LOW_16
+    if u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH != ZERO:
+        return (high << SIXTEEN) | low
+    return (low << SIXTEEN) | high
+
+
+@inlined
+def _differs(wanted, i, address):
+    """Return 0 if the address (two words) is what the filter wants as its ``i``-th."""
+    high = (memory.read64(address) & wanted.address_mask[i]) ^ wanted.address[i]
+    low = (memory.read64(address + _SECOND_WORD) & wanted.address_mask[i + 1]) ^ wanted.address[i + 1]
+    return high | low
+
+
+@kernel
+def _fits(wanted, entry):
+    """Return whether an entry is one of those that a filter means; its lock is held."""
+    if (memory.read64(entry + _KEY_LAST) & u64(wanted.last_mask)) != u64(wanted.last):
+        return False
+    e = entries.entry_at(entry)
+    if (u64(e.mark) & u64(wanted.mark_mask)) != u64(wanted.mark):
+        return False
+    if (u64(e.status) & u64(wanted.status_mask)) != u64(wanted.status):
+        return False
+    if (u64(e.state) & u64(wanted.state_mask)) != u64(wanted.state):
+        return False
+    if (_ports(entry) & u64(wanted.ports_mask)) != u64(wanted.ports):
+        return False
+    src, dst = _opener(entry)
+    differences = _differs(wanted, 0, entry + src) | _differs(wanted, 2, entry + dst)
+    differences |= _differs(wanted, 4, entry + dst) | _differs(wanted, 6, entry + src)
+    return differences == ZERO
+
+
+@kernel
+def _is_meant(views, wanted, entry, life, now_ms):
+    """Return whether an entry is a connection, has not expired, and fits; its lock is held."""
+    if entries.state_of(life) != _LIVE:
+        return False
+    if memory.read64(entry + entries.EXPIRY) <= now_ms and zones.expires(
+        views, tuples.zone_of(entry + tuples.ENTRY_KEY)
+    ):
+        return False
+    return _fits(wanted, entry)
+
+
+# ------------------------------------------------------------------------------------------------ what is shown
+@inlined
+def _copy_address(out, entry):
+    """Write two words of a key in network order."""
+    memory.set_be64(out, memory.read64(entry))
+    memory.set_be64(out + _SECOND_WORD, memory.read64(entry + _SECOND_WORD))
+
+
+@kernel
+def _describe(views, record, entry, life, now_ms, wall_offset_ms, out):
+    """Write a CONNECTION; the record's lock is held."""
+    e, c = entries.entry_at(entry), connection_at(out)
+    c.id = (entries.incarnation_of(life) << THIRTY_TWO) | record
+    c.parent = e.parent
+    memory.copy(out + _PACKETS, entry + _ENTRY_PACKETS, _WAYS_BYTES)
+    c.start_ms = u64(e.created_ms) + wall_offset_ms
+    src, dst = _opener(entry)
+    _copy_address(out + _SRC, entry + src)
+    _copy_address(out + _DST, entry + dst)
+    _copy_address(out + _REPLY_SRC, entry + dst)
+    _copy_address(out + _REPLY_DST, entry + src)
+    expiry_ms = memory.read64(entry + entries.EXPIRY)
+    c.timeout_ms = min(expiry_ms - now_ms, LOW_32) if expiry_ms > now_ms else ZERO
+    c.mark = e.mark
+    ports, last = _ports(entry), memory.read64(entry + _KEY_LAST)
+    c.sport, c.dport = ports >> SIXTEEN, ports & LOW_16
+    c.reply_sport, c.reply_dport = ports & LOW_16, ports >> SIXTEEN
+    c.zone = (last >> SIXTEEN) & LOW_16
+    c.status = u64(e.status) & ~_ORIG_IS_HIGH
+    c.protocol, c.family = (last >> u64(8)) & LOW_8, last & LOW_8
+    c.state = e.state
+    extension = memory.read32(entry + entries.EXTENSION_LINK)
+    c.helper = ZERO
+    memory.set_bytes(out + _LABEL, ZERO, SIXTEEN)
+    if extension != ZERO:
+        more = entries.extension_address(views, extension - ONE)
+        c.helper = u64(entries.extension_at(more).helper) & LOW_8
+        memory.copy(out + _LABEL, more + _EXTENSION_LABEL, SIXTEEN)
+
+
+@kernel
+def _show(views, wanted, record, now_ms, wall_offset_ms, out):
+    """Write the CONNECTION of a record if it is meant; False when it is not.  ``out`` 0: only say whether it is."""
+    entry = entries.address(views, record)
+    intents.set_record(views, record, Step.UPDATE)
+    held = locks.take(entry + entries.LOCK, views.me)
+    life = memory.acquire64(entry + entries.LIFE)
+    meant = _is_meant(views, wanted, entry, life, now_ms)
+    if meant and out != ZERO:
+        _describe(views, record, entry, life, now_ms, wall_offset_ms, out)
+    if held:
+        locks.drop(entry + entries.LOCK)
+        return meant
+    if meant and out != ZERO:
+        connection_at(out).status |= _TORN  # W3
+    return meant and memory.acquire64(entry + entries.LIFE) == life
+
+
+# ------------------------------------------------------------------------------------------------ the walks
+@inlined
+def _end(views, record, slots_budget):
+    """Return where this call ends at the latest."""
+    left = views.records[_ENTRIES] - min(record, views.records[_ENTRIES])
+    return record + min(left, slots_budget)
+
+
+@inlined
+def _block_end(record, end):
+    return min(end, (record // _BLOCK + ONE) * _BLOCK)
+
+
+@kernel
+def collect(views, wanted, now_ms, wall_offset_ms, slots_budget, cursor, out, out_max):
+    """Copy connections out, from the cursor on.
+
+    Args:
+        wanted: FILTER record, which connections are meant.
+        now_ms: the moment to judge expiry by.
+        wall_offset_ms: u64, wall clock minus ``now_ms``.
+        slots_budget: records to visit at most; 16,384 take about a millisecond.
+        cursor: address of a u64, moved on: 0 at the beginning, the number of records when the walk is done.
+        out: address of CONNECTION[out_max].
+        out_max: connections at most.
+
+    Returns:
+        The number of connections written.
+
+    Concurrency:
+        Beside any others; each record is locked for its copy.  Intent: UPDATE.
+    """
+    record = memory.le64(cursor)
+    end = _end(views, record, slots_budget)
+    n = ZERO
+    while record < end and n < out_max:
+        block_end = _block_end(record, end)
+        found = _gather(views, record, block_end)
+        record = block_end
+        for i in range(found):
+            if n >= out_max:
+                record = _candidate(views, i)  # the first of the next page
+                break
+            _fetch(views, i, found)
+            if _show(views, wanted, _candidate(views, i), now_ms, wall_offset_ms, out + n * _SIZE):
+                n += ONE
+    intents.done(views)
+    memory.set_le64(cursor, record)
+    return n
+
+
+@kernel
+def count(views, wanted, now_ms, slots_budget, cursor):
+    """Count connections, from the cursor on; arguments, result and concurrency as of ``collect``."""
+    record = memory.le64(cursor)
+    end = _end(views, record, slots_budget)
+    n = ZERO
+    while record < end:
+        block_end = _block_end(record, end)
+        found = _gather(views, record, block_end)
+        record = block_end
+        for i in range(found):
+            _fetch(views, i, found)
+            if _show(views, wanted, _candidate(views, i), now_ms, ZERO, ZERO):
+                n += ONE
+    intents.done(views)
+    memory.set_le64(cursor, record)
+    return n
+
+
+@kernel
+def _mark(views, wanted, record, now_ms):
+    """Put a record on the own delete list if it is meant; False when it is not, or its lock was not had."""
+    entry = entries.address(views, record)
+    intents.set_record(views, record, Step.UPDATE)
+    if not locks.take(entry + entries.LOCK, views.me):
+        return False
+    meant = _is_meant(views, wanted, entry, memory.acquire64(entry + entries.LIFE), now_ms)
+    if meant:
+        delete_list.mark(views, record)
+    locks.drop(entry + entries.LOCK)
+    return meant
+
+
+@kernel
+def delete(views, wanted, now_ms, slots_budget, cursor):
+    """Delete connections, from the cursor on.
+
+    Args:
+        wanted, now_ms, slots_budget, cursor: as of ``collect``.
+
+    Returns:
+        The number of connections deleted: nobody finds them from now on.  The cursor stands still when the delete list is
+        full of lines that wait for a lock.
+
+    Concurrency:
+        Beside any others.  Intents: UPDATE, MARK, and those of ``delete_list.run``.
+    """
+    record = memory.le64(cursor)
+    end = _end(views, record, slots_budget)
+    n = ZERO
+    full = False
+    while record < end and not full:
+        block_end = _block_end(record, end)
+        found = _gather(views, record, block_end)
+        record = block_end
+        for i in range(found):
+            if not delete_list.make_room(views):
+                record = _candidate(views, i)
+                full = True
+                break
+            _fetch(views, i, found)
+            if _mark(views, wanted, _candidate(views, i), now_ms):
+                n += ONE
+    delete_list.run(views)
+    intents.done(views)
+    memory.set_le64(cursor, record)
+    return n
