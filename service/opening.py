@@ -1,0 +1,123 @@
+"""The table of a service, opened: attached to where one was kept, made where there is none, and the dead buried.
+
+Who died within an operation that nobody has finished stays where it is, DYING: its place, and what it holds, is not given
+to anybody.  Who else died is buried, and its place, lists and records go to whoever joins next.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from ..clients.errors import ZonetrackError
+from ..shm import roster, segment
+from ..shm.errors import (
+    Missing,
+    NotAtRest,
+    WrongBoot,
+    WrongDigest,
+    WrongGeneration,
+    WrongMagic,
+    WrongRegion,
+    WrongSize,
+    WrongState,
+    WrongVersion,
+)
+from ..shm.layout import Kind
+from ..shm.segment import Instance
+from ..shm.sizing import Geometry
+from ..shm.views import Table
+from . import log
+from .config import Config
+
+WAIT_MS = 10_000
+"""How long those are waited for whose keeper died: they end by themselves, as soon as their queues are empty."""
+UNFIT = (WrongSize, WrongMagic, WrongVersion, WrongDigest, WrongRegion, WrongBoot, WrongGeneration)
+_log = log.logger("keeper")
+
+
+class UnfitTableError(ZonetrackError):
+    """A table was left that this program cannot use."""
+
+
+class StillRunningError(ZonetrackError):
+    """Processes of an earlier service do not end."""
+
+
+def geometry(config: Config) -> Geometry:
+    """Return the sizes of the table that is asked for."""
+    return Geometry(config.max_connections, config.zones_in_use_max, config.extension_share)
+
+
+def hold(config: Config) -> Instance:
+    """Return the service's table, and own it.
+
+    Raises:
+        InUse: another service does; its pid is in the text.
+        UnfitTableError: a table was left that this program cannot use.
+        SegmentError: there is too little memory, or no right to use it.
+        StillRunningError: another service's processes outlive it.
+    """
+    wanted = geometry(config)
+    if config.fresh:
+        return _make(config, wanted)
+    try:
+        held = segment.attach(config.instance, claim=True)
+    except (Missing, WrongState):  # there is none, or one that was never finished
+        return _make(config, wanted)
+    except UNFIT as error:
+        raise UnfitTableError(f"{error}; a start with --fresh discards it") from error
+    try:
+        wait_for_others(held.table)
+        bury_dead(held.table)
+    except BaseException:
+        held.close()
+        raise
+    kept = held.geometry
+    _log.info("kept the table that was left", extra=log.facts(connections=kept.connections, bytes=kept.total_bytes))
+    if kept != wanted:
+        _log.warning("the table that was kept has other sizes than asked for: a start with --fresh makes a new one")
+    return held
+
+
+def _make(config: Config, wanted: Geometry) -> Instance:
+    made = segment.create(config.instance, wanted, replace=config.fresh)
+    _log.info("made a table", extra=log.facts(connections=wanted.connections, bytes=wanted.total_bytes))
+    return made
+
+
+def wait_for_others(table: Table) -> None:
+    """Wait until workers and control of an earlier service have ended.
+
+    Raises:
+        StillRunningError: one does not.
+    """
+    for place in roster.present(table):
+        if not place.alive or place.kind is Kind.TOOL:
+            continue
+        name = f"{place.kind.name.lower()} {place.pid}"
+        _log.info("waiting for %s of an earlier service to end", name)
+        try:
+            pidfd = os.pidfd_open(place.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            poller = select.poll()
+            poller.register(pidfd, select.POLLIN)
+            if not poller.poll(WAIT_MS):
+                raise StillRunningError(f"{name} of an earlier service does not end")
+        finally:
+            os.close(pidfd)
+
+
+def bury_dead(table: Table) -> list[int]:
+    """Bury who has died, as far as they were at rest; return the places of those who were not."""
+    unrest = []
+    for owner in roster.dead(table):
+        try:
+            roster.bury(table, owner)
+            _log.debug("buried a participant", extra=log.facts(owner=owner))
+        except NotAtRest as error:
+            unrest.append(owner)
+            _log.warning("a participant died within an operation; %s, and its place is left as it is", error)
+    return unrest

@@ -1,0 +1,128 @@
+"""A table is made, kept, refused or discarded; who died in it is buried, or left where repair will look for it."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+from forked import Child
+from zonetrack.service import opening
+from zonetrack.service.config import Config
+from zonetrack.service.opening import StillRunningError, UnfitTableError
+from zonetrack.shm import roster, segment
+from zonetrack.shm.errors import InUse, Missing
+from zonetrack.shm.layout import GLOBAL, Attendance, Kind, Region, SegmentState, Step
+
+CONFIG = Config(instance=f"test-opening-{os.getpid()}", max_connections=500, zones_in_use_max=5)
+FRESH = Config(instance=CONFIG.instance, max_connections=600, zones_in_use_max=5, fresh=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    with contextlib.suppress(Missing):
+        segment.discard(CONFIG.instance)
+
+
+def mark(held, value):
+    held.table.array(Region.CONTROL, "globals", GLOBAL)["zone_limit_default"] = value
+
+
+def marked(held):
+    return held.table.array(Region.CONTROL, "globals", GLOBAL)["zone_limit_default"][0]
+
+
+def test_a_table_is_made_kept_and_discarded():
+    with opening.hold(CONFIG) as held:
+        mark(held, 77)
+        held.seal()
+    with opening.hold(CONFIG) as held:
+        assert (marked(held), held.state) == (77, SegmentState.READY)
+    with opening.hold(FRESH) as held:
+        assert held.geometry.connections == 600 and marked(held) != 77
+
+
+def test_a_table_of_other_sizes_is_kept():
+    with opening.hold(CONFIG):
+        pass
+    with opening.hold(Config(instance=CONFIG.instance, max_connections=700)) as held:
+        assert held.geometry.connections == 500
+
+
+@pytest.mark.parametrize("config", [CONFIG, FRESH], ids=["kept", "fresh"])
+def test_a_second_service_is_refused_with_the_pid_of_the_first(config):
+    def first(child):
+        with opening.hold(CONFIG):
+            child.say("held")
+            child.hear()
+
+    with Child(first) as child:
+        assert child.hear() == "held"
+        with pytest.raises(InUse, match=f"process {child.pid}"):
+            opening.hold(config)
+
+
+def test_what_was_never_finished_is_made_anew():
+    with opening.hold(CONFIG) as held:
+        held.table.header["state"] = SegmentState.NEW
+    with opening.hold(CONFIG) as held:
+        assert held.state == SegmentState.READY
+
+
+def test_a_table_of_another_version_is_not_touched():
+    with opening.hold(CONFIG) as held:
+        held.table.header["digest"] += 1
+    with pytest.raises(UnfitTableError, match=r"wrong layout digest.*--fresh discards it"):
+        opening.hold(CONFIG)
+    with opening.hold(FRESH):
+        pass
+
+
+def die_in(step):
+    """Return what a participant does who dies in a step, and its place."""
+
+    def participate(child):
+        table = segment.attach(CONFIG.instance).table
+        me = roster.join(table, Kind.WORKER)
+        roster.participants(table)[me - 1]["intent"]["step"] = step
+        child.say(me)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return participate
+
+
+def test_the_dead_are_buried_but_for_those_within_an_operation():
+    with opening.hold(CONFIG):
+        owners = []
+        for step in (Step.NONE, Step.CREATE):
+            with Child(die_in(step)) as child:
+                owners.append(child.hear())
+                child.wait()
+    with opening.hold(CONFIG) as held:
+        (left,) = roster.present(held.table)
+        assert (left.owner, left.attendance, left.step) == (owners[1], Attendance.DYING, Step.CREATE)
+        assert opening.bury_dead(held.table) == [owners[1]]
+        roster.participants(held.table)[owners[1] - 1]["intent"] = 0
+        assert opening.bury_dead(held.table) == []
+
+
+def work(child):
+    table = segment.attach(CONFIG.instance).table
+    me = roster.join(table, Kind.WORKER)
+    child.say("joined")
+    child.hear()
+    roster.leave(table, me)
+
+
+def test_workers_of_an_earlier_service_are_waited_for(monkeypatch):
+    with opening.hold(CONFIG):
+        pass
+    with Child(work) as child:
+        assert child.hear() == "joined"
+        monkeypatch.setattr(opening, "WAIT_MS", 0)
+        with pytest.raises(StillRunningError, match=f"worker {child.pid} of an earlier service"):
+            opening.hold(CONFIG)
+        monkeypatch.undo()
+        child.say("leave")
+        with opening.hold(CONFIG) as held:
+            assert roster.present(held.table) == []

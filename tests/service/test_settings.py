@@ -1,0 +1,44 @@
+"""A configuration is written into a table, and what it does not name is left alone."""
+
+import pytest
+from zonetrack.service import settings
+from zonetrack.service.config import Config, Limits, Tracking
+from zonetrack.shm import segment
+from zonetrack.shm.layout import GLOBAL, QUOTA, SETTINGS_DEFAULT, UNLIMITED, ZONE, Region, Setting
+from zonetrack.shm.sizing import Geometry
+
+
+@pytest.fixture
+def table():
+    return segment.anonymous(Geometry(100, zones_in_use=2, extension_share=0))
+
+
+def test_defaults_change_nothing(table):
+    before = bytes(table.regions[Region.CONTROL])
+    settings.apply(table, Config())
+    assert bytes(table.regions[Region.CONTROL]) == before
+
+
+def test_limits_that_are_named(table):
+    settings.apply(table, Config(limits=Limits(global_=50, default=9, zones={5: 7, 6: UNLIMITED})))
+    totals = table.array(Region.CONTROL, "globals", GLOBAL)[0]
+    quotas = table.array(Region.CONTROL, "quotas", QUOTA)
+    assert (totals["limit"], totals["zone_limit_default"]) == (50, 9)
+    assert [(quotas[zone]["has_limit"], quotas[zone]["limit"]) for zone in (4, 5, 6)] == [
+        (0, UNLIMITED),
+        (1, 7),
+        (1, UNLIMITED),
+    ]
+    settings.apply(table, Config(limits=Limits(default=UNLIMITED)))
+    assert (totals["limit"], totals["zone_limit_default"], quotas[5]["limit"]) == (50, UNLIMITED, 7)
+
+
+def test_every_zone_is_judged_alike(table):
+    zones = table.array(Region.CONTROL, "zones", ZONE)
+    zones["settings"][3] |= Setting.NO_EXPIRY
+    settings.apply(table, Config(tracking=Tracking(loose=False, liberal=True, checksum=False)))
+    judged = SETTINGS_DEFAULT & ~Setting.LOOSE & ~Setting.CHECKSUM | Setting.BE_LIBERAL
+    assert zones["settings"][0] == zones["settings"][65535] == judged
+    assert zones["settings"][3] == judged | Setting.NO_EXPIRY
+    settings.apply(table, Config())
+    assert zones["settings"][0] == SETTINGS_DEFAULT
