@@ -2,6 +2,7 @@
 
 SegmentError
 ├── InstanceName     not a name that an instance can have
+├── PortName         not a name that a port can have
 ├── NoSpace          fewer bytes free than the table needs
 ├── Forbidden        the operating system says no
 ├── Missing          there is no such segment
@@ -52,6 +53,12 @@ class InstanceName(SegmentError):
     """Not a name that an instance can have."""
 
     complaint = "not an instance name"
+
+
+class PortName(SegmentError):
+    """Not a name that a port can have."""
+
+    complaint = "not a port name"
 
 
 class NoSpace(SegmentError):

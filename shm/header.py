@@ -40,8 +40,8 @@ def new_generation() -> int:
     return secrets.randbits(63) + 1
 
 
-def new(geometry: Geometry, region: Region, generation: int) -> np.ndarray:
-    """Return the header of a region in state NEW, HEADER[1]."""
+def blank(region: int, generation: int, size: int) -> np.ndarray:
+    """Return the header of a segment of ``size`` bytes in state NEW, HEADER[1], that says nothing of a table."""
     made = np.zeros(1, HEADER)
     made["magic"] = MAGIC
     made["version"] = FORMAT_VERSION
@@ -49,9 +49,15 @@ def new(geometry: Geometry, region: Region, generation: int) -> np.ndarray:
     made["digest"] = digest()
     made["generation"] = generation
     made["boot_id"] = np.frombuffer(boot_id(), "u1")
-    made["size"] = geometry.region_bytes(region)
+    made["size"] = size
     made["state"] = SegmentState.NEW
     made["created_s"] = int(time.time())
+    return made
+
+
+def new(geometry: Geometry, region: Region, generation: int) -> np.ndarray:
+    """Return the header of a region in state NEW, HEADER[1]."""
+    made = blank(region, generation, geometry.region_bytes(region))
     made["capacity"] = geometry.connections
     made["zones_in_use_max"] = geometry.zones_in_use
     made["extension_share"] = geometry.extension_share
@@ -83,7 +89,7 @@ def is_ours(header: np.void) -> bool:
     return (header["magic"], header["version"], header["digest"]) == (MAGIC, FORMAT_VERSION, digest())
 
 
-def check(name: str, descriptor: int, region: Region, allowed: Set[SegmentState]) -> np.void:
+def check(name: str, descriptor: int, region: int, allowed: Set[SegmentState]) -> np.void:
     """Return the header of a segment, once it is known to be one that this program can use."""
     size = os.fstat(descriptor).st_size
     header = read(descriptor)
@@ -95,7 +101,7 @@ def check(name: str, descriptor: int, region: Region, allowed: Set[SegmentState]
         (WrongMagic, f"{MAGIC:#018x}", f"{header['magic']:#018x}"),
         (WrongVersion, FORMAT_VERSION, int(header["version"])),
         (WrongDigest, f"{digest():#018x}", f"{header['digest']:#018x}"),
-        (WrongRegion, region.name, name_of(Region, header["region"])),
+        (WrongRegion, name_of(Region, region), name_of(Region, header["region"])),
         (WrongBoot, boot_id().hex(), header["boot_id"].tobytes().hex()),
     ):
         if expected != found:

@@ -38,6 +38,12 @@ DEPTH_MAX = 24
 DELETE_LIST_MAX = 128
 BURST_PACKETS_MAX = 256
 COUNTERS_MAX = 128
+QUEUES_MAX = 1024
+"""Queues of all ports of a service."""
+PORT_SLOTS_MAX = 1 << 16
+"""Frames in a ring of a port at most; the number is a power of two."""
+FRAME_SLOT_BYTES = 2112
+"""A frame's place in a port.  An odd multiple of a line: at 2,048 the first lines of all frames share two sets of L1."""
 CONNECTIONS_MAX = 1 << 28
 """Most records: an intent keeps the zone's and the global count, 29 bits each, beside the step in one word."""
 UNLIMITED = 0xFFFFFFFF
@@ -86,6 +92,9 @@ HEADER = np.dtype(
 )
 """First bytes of every segment; the rest of its first page is zero."""
 HEADER_BYTES = PAGE_BYTES
+
+PORT_REGION = 16
+"""HEADER.region of a port: its segment is no region of the table."""
 
 # ---------------------------------------------------------------------------------------------------- connection
 KEY_WORDS = 5
@@ -617,6 +626,120 @@ REPLAY = np.dtype(
 """What one worker of a replay knows.  Private to a process."""
 REPLAY_BURST_PACKETS = 32
 
+# ---------------------------------------------------------------------------------------------------- ports
+PORT = np.dtype(
+    [
+        ("queues", "u4"),
+        ("slots", "u4"),  # of each ring, a power of two
+        ("zone", "u4"),  # of all its packets
+        ("reserved", "u4"),
+        ("name", "u1", (48,)),  # ASCII, filled up with 0
+    ],
+    align=True,
+)
+"""Second page of a port's segment: what a client wants to know.  Clients can write it, so the service never reads it."""
+
+RING = np.dtype(
+    [
+        ("produced", "u8"),  # descriptors put in since the ring was made                    producer
+        ("reserved0", "u1", (120,)),
+        ("consumed", "u8"),  # descriptors taken out                                         consumer
+        ("reserved1", "u1", (120,)),
+        ("waiting", "u4"),  # 1: the consumer sleeps on this word; who sets it to 0 wakes it
+        ("reserved2", "u1", (124,)),
+    ],
+    align=True,
+)
+"""The words of a ring that its two ends share.  Two lines apart, for a core fetches lines in pairs."""
+RING_BYTES = 384
+
+DESCRIPTOR = np.dtype(
+    [
+        ("tag", "u8"),  # the client's; comes back as it went
+        ("slot", "u4"),  # where its frame is, an index into the frames of the ring
+        ("captured_bytes", "u4"),  # that are there, at most FRAME_SLOT_BYTES
+        ("wire_bytes", "u4"),  # as it was on the wire; more than captured when snapped
+        ("link", "u1"),  # Link
+        ("reserved", "u1", (3,)),
+        ("verdict", VERDICT),  # from the service
+    ],
+    align=True,
+)
+"""A frame of a ring, on its way to the service (without verdict) or back."""
+DESCRIPTOR_BYTES = 48
+
+END = np.dtype(
+    [
+        ("ring", "u8"),  # address of the RING
+        ("descriptors", "u8"),  # address of DESCRIPTOR[slots]
+        ("frames", "u8"),  # address of slots * FRAME_SLOT_BYTES
+        ("slots", "u8"),  # a power of two
+        ("cursor", "u8"),  # what this end has put in, or taken out
+        ("peer", "u8"),  # the other end's cursor, as it was when last looked at
+        ("bad", "u8"),  # the last cursor of the other end that could not be
+        ("bad_cursors", "u8"),  # how many there were
+    ],
+    align=True,
+)
+"""What one end of a ring knows, in memory that the other cannot write."""
+END_BYTES = 64
+
+QUEUE = np.dtype(
+    [
+        ("rx", END),  # from the client
+        ("tx", END),  # to the client
+        # line 2: who it is
+        ("zone", "u4"),
+        ("port", "u4"),  # index of its port
+        ("index", "u4"),  # in its port
+        ("owner", "u4"),  # owner id of the worker that polls it
+        ("frame_flags", "u4"),  # FrameFlag bits of its packets
+        ("reserved", "u4"),
+        ("rx_packets", "u8"),
+        ("rx_bytes", "u8"),  # of whole frames, as on the wire
+        ("tx_packets", "u8"),
+        ("tx_bytes", "u8"),
+        ("tx_full", "u8"),  # answers for which the client had left no room
+        # line 3
+        ("bad_slots", "u8"),  # descriptors whose slot there is not
+        ("bad_lengths", "u8"),  # and whose length cannot be
+        ("bursts", "u8"),
+        ("wakes", "u8"),  # times that its client was woken
+        ("reserved1", "u8", (4,)),
+    ],
+    align=True,
+)
+"""A queue of a port as the service keeps it, out of its clients' reach: cursors and counters.  One worker writes it."""
+QUEUE_BYTES = 256
+
+POLL = np.dtype(
+    [
+        ("queues", "u8"),  # address of u64[queue_count], the addresses of the QUEUEs
+        ("queue_count", "u8"),
+        ("descriptors", "u8"),  # address of DESCRIPTOR[POLL_BURST_PACKETS]
+        ("frames", "u8"),  # address of FRAME[POLL_BURST_PACKETS]
+        ("bytes", "u8"),  # address of POLL_BURST_PACKETS * FRAME_SLOT_BYTES
+        ("verdicts", "u8"),  # address of VERDICT[POLL_BURST_PACKETS]
+        ("waits", "u8"),  # address of WAIT[wait_count], the words to sleep on
+        ("wait_count", "u8"),
+        ("timeout", "u8"),  # address of a TIMESPEC
+        ("sleep_ms", "u8"),  # the longest sleep
+        ("spins_max", "u8"),  # looks at the queues before it sleeps
+        ("busy", "u8"),  # 1: there were packets since it slept last, so it spins first
+        ("sleeps", "u8"),
+    ],
+    align=True,
+)
+"""What a worker's loop works with.  Private to a process."""
+POLL_BURST_PACKETS = 32
+
+WAIT = np.dtype([("value", "u8"), ("address", "u8"), ("flags", "u4"), ("reserved", "u4")], align=True)
+"""A word to sleep on: struct futex_waitv of futex2(2)."""
+WAITS_MAX = 128
+"""FUTEX_WAITV_MAX."""
+TIMESPEC = np.dtype([("seconds", "i8"), ("nanoseconds", "i8")], align=True)
+"""struct timespec of a 64-bit machine."""
+
 # ---------------------------------------------------------------------------------------------------- what clients are shown
 CONNECTION = np.dtype(
     [
@@ -738,6 +861,10 @@ SHARED = {
     "INTENT": INTENT,
     "PARTICIPANT": PARTICIPANT,
     "DELETE": DELETE,
+    "PORT": PORT,
+    "RING": RING,
+    "VERDICT": VERDICT,
+    "DESCRIPTOR": DESCRIPTOR,
 }
 """Every record that lives in a segment; docs/format.md is printed from it."""
 
@@ -758,7 +885,7 @@ def digest() -> int:
     h.update(
         f"{FORMAT_VERSION} {ROSTER_MAX} {ZONES_MAX} {POLICIES_MAX} {TIMEOUTS_MAX} {BLOCK_RECORDS} {SLOTS} {DEPTH_MAX} "
         f"{DELETE_LIST_MAX} {COUNTERS_MAX} {DUE_UNIT_MS} {ZONE_OFFSET_BITS} {ZONE_DEPTH_BITS} {STEP_BITS} {BEFORE_BITS} "
-        f"{POOL_OWNER_SHIFT} {POOL_COUNT_SHIFT} {USED}".encode()
+        f"{POOL_OWNER_SHIFT} {POOL_COUNT_SHIFT} {USED} {FRAME_SLOT_BYTES} {PORT_REGION}".encode()
     )
     return int.from_bytes(h.digest(), "little")
 
@@ -781,4 +908,7 @@ assert (
 assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
 assert CONNECTION.itemsize == CONNECTION_BYTES and _no_implicit_padding(CONNECTION) and _no_implicit_padding(FILTER)
 assert INTERFACE.itemsize == INTERFACE_BYTES and REPLAY_BURST_PACKETS <= BURST_PACKETS_MAX
+assert RING.itemsize == RING_BYTES and DESCRIPTOR.itemsize == DESCRIPTOR_BYTES
+assert END.itemsize == END_BYTES and QUEUE.itemsize == QUEUE_BYTES
+assert FRAME_SLOT_BYTES // LINE_BYTES % 2 == 1 and FRAME_SLOT_BYTES % LINE_BYTES == 0
 assert ROSTER_MAX < USED and HEADER.itemsize <= HEADER_BYTES

@@ -86,14 +86,23 @@ AFTER = {(row.before, row.act): row.after for row in TRANSITIONS}
 
 
 def segment_name(instance: str, region: Region) -> str:
-    """Return the name of a segment.
+    """Return the name of a region's segment.
+
+    Raises:
+        InstanceName: no instance can be called so.
+    """
+    return named(instance, region.name.lower())
+
+
+def named(instance: str, part: str) -> str:
+    """Return the name of an instance's segment; ``part`` has no dot.
 
     Raises:
         InstanceName: no instance can be called so.
     """
     if not _INSTANCE.fullmatch(instance):
         raise InstanceName(repr(instance), "1 to 48 of A-Z a-z 0-9 _ -", repr(instance))
-    return f"/zonetrack.{instance}.{region.name.lower()}"
+    return f"/zonetrack.{instance}.{part}"
 
 
 # ------------------------------------------------------------------------------------------------ an instance

@@ -21,6 +21,10 @@ SIZES = {
     "INTENT": 64,
     "PARTICIPANT": 1216,
     "DELETE": 16,
+    "PORT": 64,
+    "RING": 384,
+    "VERDICT": 24,
+    "DESCRIPTOR": 48,
 }
 
 

@@ -1,0 +1,220 @@
+"""A worker's loop: take packets from the queues it polls, track them, answer; sweep; sleep when there is nothing.
+
+For each queue in turn, a burst:
+
+    receive    copy descriptors and frames to private memory, checking what was copied; give the places back
+    track      burst.track_burst, on the copies
+    answer     copy frames and verdicts to the ring back, as far as the client has left room; wake it if it sleeps
+
+Every descriptor gets its answer, in order: a descriptor that cannot be becomes a frame of no bytes, which is refused like
+any other that ends too early.  What a client can reach is read once, and nothing that is read there is used as an address or
+a bound before it was checked.  So the worst that a client can do is to waste its own ring.
+
+A call is bounded: in rounds, in looks while there is nothing, and by the sleep, which ends ``sleep_ms`` after the moment
+that the caller calls now.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    DESCRIPTOR_BYTES,
+    FRAME,
+    FRAME_BYTES,
+    LINE_BYTES,
+    PARTICIPANT,
+    POLL,
+    POLL_BURST_PACKETS,
+    QUEUE,
+    VERDICT_BYTES,
+    WAIT,
+    offset,
+)
+from . import burst, futex, memory, ring, sweep
+from .jit import inlined, kernel
+from .words import ONE, THREE, ZERO, u64
+
+queue_at = memory.record_at(QUEUE)
+poll_at = memory.record_at(POLL)
+frame_at = memory.record_at(FRAME)
+
+_RX = offset(QUEUE, "rx")
+_TX = offset(QUEUE, "tx")
+_HEARTBEAT = offset(PARTICIPANT, "heartbeat")
+_ADDRESS = offset(WAIT, "address")
+_BURST = u64(POLL_BURST_PACKETS)
+_DESCRIPTOR = u64(DESCRIPTOR_BYTES)
+_FRAME = u64(FRAME_BYTES)
+_VERDICT = u64(VERDICT_BYTES)
+_LINE = u64(LINE_BYTES)
+
+
+@inlined
+def _accept(queue, rx, place, out, frame, copied):
+    """Copy a descriptor to ``out``, and describe its frame, which is to be copied to address ``copied``.
+
+    Returns:
+        Where the frame is now; it has the bytes that ``frame`` says.
+    """
+    tag, slot, captured, wire, link = ring.fetch(place)
+    source = ring.frame_of(rx, slot)
+    if slot >= u64(rx.slots):
+        queue.bad_slots = queue.bad_slots + ONE
+        captured = wire = ZERO
+        source = u64(rx.frames)
+    elif captured > ring.SLOT or captured > wire:
+        queue.bad_lengths = queue.bad_lengths + ONE
+        captured = wire = ZERO
+    ring.write(out, tag, ZERO, captured, wire, link)
+    frame.address = copied
+    frame.captured_bytes = captured
+    frame.wire_bytes = wire
+    frame.zone = queue.zone
+    frame.link = link
+    frame.flags = queue.frame_flags
+    return source
+
+
+@kernel
+def _receive(queue, rx, loop, count):
+    """Copy ``count`` descriptors and their frames to private memory, and give their places back."""
+    for i in range(count):
+        frame = frame_at(loop.frames + u64(i) * _FRAME)
+        place = ring.descriptor_of(rx, rx.cursor + u64(i))
+        source = _accept(
+            queue, rx, place, loop.descriptors + u64(i) * _DESCRIPTOR, frame, loop.bytes + u64(i) * ring.SLOT
+        )
+        memory.prefetch(source)
+        memory.prefetch(source + _LINE)
+        # until the copy has been made the frame is where the client put it
+        memory.set_le64(loop.verdicts + u64(i) * _VERDICT, source)
+    bytes_ = ZERO
+    for i in range(count):
+        frame = frame_at(loop.frames + u64(i) * _FRAME)
+        memory.copy(u64(frame.address), memory.le64(loop.verdicts + u64(i) * _VERDICT), u64(frame.captured_bytes))
+        bytes_ += u64(frame.wire_bytes)
+    ring.consume(rx, count)
+    queue.rx_packets = queue.rx_packets + count
+    queue.rx_bytes = queue.rx_bytes + bytes_
+    queue.bursts = queue.bursts + ONE
+
+
+@kernel
+def _answer(queue, tx, loop, count):
+    """Put the frames of a burst and their verdicts into the ring back."""
+    n = min(count, ring.room(tx, count))
+    bytes_ = ZERO
+    for i in range(n):
+        frame = frame_at(loop.frames + u64(i) * _FRAME)
+        position = tx.cursor + u64(i)
+        slot = position & (tx.slots - ONE)
+        captured = u64(frame.captured_bytes)
+        memory.copy(ring.frame_of(tx, slot), u64(frame.address), captured)
+        place = ring.descriptor_of(tx, position)
+        tag = memory.le64(loop.descriptors + u64(i) * _DESCRIPTOR)
+        ring.write(place, tag, slot, captured, u64(frame.wire_bytes), u64(frame.link))
+        ring.write_verdict(place, loop.verdicts + u64(i) * _VERDICT)
+        bytes_ += u64(frame.wire_bytes)
+    queue.tx_full = queue.tx_full + (count - n)
+    if n == ZERO:
+        return
+    ring.produce(tx, n)
+    queue.wakes = queue.wakes + ring.wake(tx)
+    queue.tx_packets = queue.tx_packets + n
+    queue.tx_bytes = queue.tx_bytes + bytes_
+
+
+@kernel
+def _round(views, loop, now_ms):
+    """Take a burst from each queue; returns the packets taken."""
+    packets = ZERO
+    for i in range(loop.queue_count):
+        address = memory.le64(loop.queues + (u64(i) << THREE))
+        rx = ring.end_at(address + _RX)
+        count = min(_BURST, ring.filled(rx, _BURST))
+        if count == ZERO:
+            continue
+        queue = queue_at(address)
+        _receive(queue, rx, loop, count)
+        burst.track_burst(views, loop.frames, count, now_ms, loop.verdicts)
+        _answer(queue, ring.end_at(address + _TX), loop, count)
+        packets += count
+    return packets
+
+
+# ------------------------------------------------------------------------------------------------ when there is nothing
+@inlined
+def _is_quiet(loop):
+    """Look at all queues once."""
+    for i in range(loop.queue_count):
+        if ring.filled(ring.end_at(memory.le64(loop.queues + (u64(i) << THREE)) + _RX), ONE) != ZERO:
+            return False
+    return True
+
+
+@kernel
+def _spin(loop):
+    """Look at the queues for a while; returns whether there is something."""
+    for _ in range(loop.spins_max):
+        if not _is_quiet(loop):
+            return True
+        memory.pause()
+    return False
+
+
+@kernel
+def _say_waiting(loop, waiting):
+    for i in range(loop.queue_count):
+        rx = ring.end_at(memory.le64(loop.queues + (u64(i) << THREE)) + _RX)
+        memory.release32(rx.ring + ring.WAITING, waiting)
+
+
+@kernel
+def _sleep(loop, now_ms):
+    """Sleep until a client wakes us, but not longer than ``sleep_ms`` from ``now_ms``."""
+    _say_waiting(loop, ONE)
+    memory.fence_full()  # F2 of kernels/ring
+    if _is_quiet(loop):
+        futex.until(loop.timeout, now_ms + loop.sleep_ms)
+        if loop.wait_count == ONE:
+            futex.wait(memory.le64(loop.waits + _ADDRESS), ONE, loop.timeout)
+        else:
+            futex.wait_for_any(loop.waits, loop.wait_count, loop.timeout)
+        loop.sleeps = loop.sleeps + ONE
+    _say_waiting(loop, ZERO)
+
+
+@kernel
+def poll(views, loop, now_ms, rounds_max, sweep_slots):
+    """Work on queues for a while, or sleep where there is nothing to do.
+
+    Args:
+        views: record of shm.views of the worker.
+        loop: POLL of `shm.queues.Loop`.
+        now_ms: u64, milliseconds of CLOCK_MONOTONIC; one instant for the whole call.
+        rounds_max: u64, bursts at most, but from each queue that has something in the last round.
+        sweep_slots: u64, slots to sweep after them.
+
+    Returns:
+        The number of packets taken. A call that took none has slept, up to `sleep_ms`, or was woken.
+
+    Concurrency:
+        Beside any others on the table; the queues of `loop` are this worker's alone.
+    """
+    memory.release64(views.intent + _HEARTBEAT, memory.acquire64(views.intent + _HEARTBEAT) + ONE)
+    packets = ZERO
+    budget = rounds_max * _BURST
+    for _ in range(rounds_max):
+        taken = _round(views, loop, now_ms)
+        packets += taken
+        if taken != ZERO:
+            loop.busy = ONE
+            if packets >= budget:
+                break
+        elif loop.busy == ZERO or not _spin(loop):
+            break
+    if sweep_slots != ZERO:
+        sweep.sweep(views, now_ms, sweep_slots)
+    if packets == ZERO:
+        loop.busy = ZERO
+        _sleep(loop, now_ms)
+    return packets
