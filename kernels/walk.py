@@ -48,6 +48,7 @@ _EXTENSION_LABEL = offset(EXTENSION, "label")
 _ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
 _TORN = u64(Status.TORN)
 _LIVE = u64(Life.LIVE)
+_ICMP, _ICMPV6 = ONE, u64(58)
 _AHEAD = 8
 """Records fetched ahead of the one that is looked at."""
 assert offset(CONNECTION, "bytes") - _PACKETS == offset(ENTRY, "bytes") - _ENTRY_PACKETS == SIXTEEN
@@ -101,6 +102,12 @@ def _ports(entry):
 
 
 @inlined
+def _is_icmp(entry):
+    protocol = tuples.protocol_of(entry + tuples.ENTRY_KEY)
+    return protocol == _ICMP or protocol == _ICMPV6
+
+
+@inlined
 def _differs(wanted, i, address):
     """Return 0 if the address (two words) is what the filter wants as its ``i``-th."""
     high = (memory.read64(address) & wanted.address_mask[i]) ^ wanted.address[i]
@@ -121,6 +128,8 @@ def _fits(wanted, entry):
     if (u64(e.state) & u64(wanted.state_mask)) != u64(wanted.state):
         return False
     if (_ports(entry) & u64(wanted.ports_mask)) != u64(wanted.ports):
+        return False
+    if u64(wanted.ports_mask) != ZERO and _is_icmp(entry):  # what stands there is no port
         return False
     src, dst = _opener(entry)
     differences = _differs(wanted, 0, entry + src) | _differs(wanted, 2, entry + dst)

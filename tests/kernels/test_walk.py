@@ -255,6 +255,14 @@ def test_what_is_under_a_mask_must_be_equal(wanted, fits, table, me, walker):
     assert tables.totals(table)["count"] == (not fits)
 
 
+@pytest.mark.parametrize(("protocol", "fits"), [(17, True), (1, False), (58, False)])
+def test_what_stands_in_the_place_of_icmp_ports_is_no_port(protocol, fits, me, walker):
+    me.made(key(("192.0.2.1", 77), ("198.51.100.1", 2048), protocol=protocol))
+    assert walker.count(meaning(ports=2048, ports_mask=0xFFFF)) == fits
+    walker.cursor[0] = 0
+    assert walker.count(meaning(last=protocol << 8, last_mask=0xFF00)) == 1
+
+
 # ------------------------------------------------------------------------------------------------ deleting
 @pytest.mark.parametrize("slots", [WHOLE, 64])
 def test_deleting_takes_those_that_are_meant_and_no_others(slots, table, me, walker):
