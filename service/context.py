@@ -1,0 +1,42 @@
+"""What the keeper hands to the control process: the table, the door, and what only the keeper can do or knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from ..shm.views import Table
+from .config import Control
+from .door import Door
+
+
+class Order(IntEnum):
+    """What a client may have the keeper do, through control."""
+
+    STOP = 1  # as SIGTERM does
+    DISCARD = 2  # stop, and remove the table
+    RELOAD = 3  # as SIGHUP does
+
+
+@dataclass(frozen=True)
+class Context:
+    """The world of the control process, all of it inherited from the keeper by the fork."""
+
+    instance: str
+    table: Table
+    door: Door
+    order: Callable[[Order], None]
+    """Passes an order to the keeper, and does not wait until it is carried out."""
+    check_config: Callable[[], dict[str, Any]]
+    """Reads the configuration anew, and returns what to tell whoever asked for a reload; raises ConfigError."""
+    workers: Callable[[], list[dict[str, Any]]]
+    """Each worker in plain values; ``owner`` is its place on the roster, 0 when it has none."""
+    ports: Callable[[], list[dict[str, Any]]]
+    """Each port and its queues in plain values, with their counters."""
+    bounds: Control = field(default_factory=Control)
+    keeper: int = field(default_factory=os.getppid)
+    stall_s: float = 10.0
+    """How long a client may leave its answers unread once no more of them are kept for it."""
