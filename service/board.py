@@ -11,7 +11,7 @@ Who writes        what
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -64,6 +64,9 @@ class Board:
         ]
 
 
-def deal(queues: Sequence[tuple[str, int]], workers: int) -> list[list[tuple[str, int]]]:
+T = TypeVar("T")
+
+
+def deal(queues: Sequence[T], workers: int) -> list[list[T]]:
     """Deal queues out to workers, one after another: each has one owner, and no worker two more than another."""
     return [list(queues[number::workers]) for number in range(workers)]

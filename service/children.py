@@ -4,6 +4,7 @@ A child inherits what the keeper opened and the kernels that it loaded, so it be
 ready through a pipe; its end shows on a pidfd, whatever ended it.  Nothing here waits.
 
     SIGTERM      end when what is under way is done; also sent by the kernel when the keeper dies
+    SIGUSR1      leave what is under way, and end now
     SIGINT, HUP  ignored: a terminal sends them to the keeper too, and what they mean is for the keeper to say
 """
 
@@ -21,7 +22,7 @@ from .crew import FAILED, follow_parent
 from .lives import Act, Course, Life
 
 Handler = Callable[[int, object], None]
-HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+HANDLED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 READY = b"\1"
 
 
@@ -36,6 +37,8 @@ class Child:
     """What it does, from start to end; it is given what to call when it is ready."""
     on_stop: Handler | None = None
     """The handler of SIGTERM in the child; None where the job sets up its own."""
+    on_hurry: Handler | None = None
+    """The handler of SIGUSR1; None where it is ignored."""
     course: Course = field(default_factory=Course)
     pid: int = 0
     pidfd: int = -1
@@ -82,6 +85,7 @@ class Child:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, self.on_stop or signal.SIG_DFL)
+            signal.signal(signal.SIGUSR1, self.on_hurry or signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
             follow_parent(signal.SIGTERM)
             if os.getppid() == keeper:  # else it died before that, and nobody would tell us
@@ -112,6 +116,11 @@ class Child:
         """Ask it to end."""
         if self.course.take(Act.STOP, now_s) is Life.STOPPING:
             os.kill(self.pid, signal.SIGTERM)
+
+    def hurry(self, now_s: float) -> None:
+        """Ask it to leave what it is at, after it was asked to end."""
+        self.course.take(Act.HURRY, now_s)
+        os.kill(self.pid, signal.SIGUSR1)
 
     def kill(self, now_s: float) -> None:
         """End it, for it has not ended in time."""

@@ -85,6 +85,7 @@ class Config:
     socket: str | None = key(text, None, "path of the control socket")
     workers: int = key(number(1, WORKERS_MAX), 1, "processes that track packets")
     ports: tuple[PortSpec, ...] = key(ports, (), "where packets come from")
+    ports_group: str | None = key(text, None, "whose members may be clients of ports")
     max_connections: int = key(number(1, CONNECTIONS_MAX), CONNECTIONS_DEFAULT, "records in the table")
     zones_in_use_max: int = key(number(1, ZONES_MAX), ZONES_IN_USE_DEFAULT, "zones with connections at once")
     extension_share: int = key(number(0, 1_000), EXTENSION_SHARE_DEFAULT, "records with more, per 1,000 connections")
@@ -92,8 +93,8 @@ class Config:
     drain_ms: int = key(
         number(0, 600_000), 1_000, "what workers have to empty their queues when the service ends", live=True
     )
-    log_level: str = key(choice("debug", "info", "warning", "error"), "info", "least important lines", live=True)
-    log_json: bool = key(switch, False, "one JSON object a line", live=True)
+    log_level: str = key(choice("debug", "info", "warning", "error"), "info", "least important lines of the log")
+    log_json: bool = key(switch, False, "the log: one JSON object a line")
     control: Control = field(default_factory=Control)
     limits: Limits = field(default_factory=Limits)
     tracking: Tracking = field(default_factory=Tracking)
@@ -255,6 +256,11 @@ def differences(before: Config, after: Config) -> tuple[list[str], list[str]]:
     """Return the paths of what has changed: what is live, and what needs a restart."""
     changed = [path for path in KEYS if value_of(before, path) != value_of(after, path)]
     return [path for path in changed if KEYS[path].live], [path for path in changed if not KEYS[path].live]
+
+
+def merge(before: Config, after: Config) -> Config:
+    """Return what a service runs on that began with one configuration, and was told another: all that is live of it."""
+    return _build(Config, {path: value_of(after if one.live else before, path) for path, one in KEYS.items()})
 
 
 def plain(value: Any) -> Any:

@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..shm.layout import UNLIMITED, ZONES_MAX
+from ..shm.layout import QUEUES_MAX, UNLIMITED, ZONES_MAX
 
 Reader = Callable[[Any], Any]
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
-QUEUES_MAX = 1_024
-"""Queues of all ports together."""
+PORT_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 SHM = "shm"
 LATER = ("afpacket", "tap", "nfqueue")
 """Kinds of ports that SPEC has a place for, and this version has not."""
@@ -128,7 +127,7 @@ def port(spec: Any) -> PortSpec:
     kind, _, called = head.partition(":")
     if kind in LATER:
         raise ValueError(f"ports of kind {kind} are not there yet in this version: {spec!r}")
-    if kind != SHM or not NAME.fullmatch(called):
+    if kind != SHM or not PORT_NAME.fullmatch(called):
         raise ValueError(f"expected a port as {SPEC}, found {spec!r}")
     known = {"queues": number(1, QUEUES_MAX), "zone": number(0, ZONES_MAX - 1)}
     read: dict[str, int] = {}

@@ -26,8 +26,9 @@ class Life(IntEnum):
     STARTING = 1
     RUNNING = 2
     STOPPING = 3
-    KILLED = 4
-    GONE = 5
+    HURRYING = 4
+    KILLED = 5
+    GONE = 6
 
 
 class Act(IntEnum):
@@ -37,7 +38,8 @@ class Act(IntEnum):
     READY = 1
     DIE = 2
     STOP = 3
-    OVERDUE = 4
+    HURRY = 4
+    OVERDUE = 5
 
 
 class Transition(NamedTuple):
@@ -60,7 +62,11 @@ TRANSITIONS = (  #  from         act          to             why
     Transition(Life.RUNNING,  Act.STOP,    Life.STOPPING, "asked to end"),
     Transition(Life.STOPPING, Act.READY,   Life.STOPPING, "it had been asked before it was ready"),
     Transition(Life.STOPPING, Act.DIE,     Life.GONE,     "it has ended"),
+    Transition(Life.STOPPING, Act.HURRY,   Life.HURRYING, "it shall leave what it is at"),
     Transition(Life.STOPPING, Act.OVERDUE, Life.KILLED,   "it has not ended in time"),
+    Transition(Life.HURRYING, Act.READY,   Life.HURRYING, "said just before"),
+    Transition(Life.HURRYING, Act.DIE,     Life.GONE,     "it has ended"),
+    Transition(Life.HURRYING, Act.OVERDUE, Life.KILLED,   "it has not ended in time"),
     Transition(Life.KILLED,   Act.READY,   Life.KILLED,   "said just before"),
     Transition(Life.KILLED,   Act.DIE,     Life.GONE,     "nothing survives that"),
 )

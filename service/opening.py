@@ -23,7 +23,7 @@ from ..shm.errors import (
     WrongState,
     WrongVersion,
 )
-from ..shm.layout import Kind
+from ..shm.layout import Attendance, Kind
 from ..shm.segment import Instance
 from ..shm.sizing import Geometry
 from ..shm.views import Table
@@ -112,6 +112,7 @@ def wait_for_others(table: Table) -> None:
 
 def bury_dead(table: Table) -> list[int]:
     """Bury who has died, as far as they were at rest; return the places of those who were not."""
+    known = {place.owner for place in roster.present(table) if place.attendance is Attendance.DYING}
     unrest = []
     for owner in roster.dead(table):
         try:
@@ -119,5 +120,6 @@ def bury_dead(table: Table) -> list[int]:
             _log.debug("buried a participant", extra=log.facts(owner=owner))
         except NotAtRest as error:
             unrest.append(owner)
-            _log.warning("a participant died within an operation; %s, and its place is left as it is", error)
+            if owner not in known:
+                _log.warning("a participant died within an operation: %s; its place is left as it is", error)
     return unrest

@@ -73,6 +73,15 @@ def test_who_does_not_end_in_time_is_killed():
     assert child.course.life is Life.GONE
 
 
+def test_who_is_hurried_leaves_what_it_is_at():
+    child = started(sleep_until_stopped, on_stop=lambda *_: None, on_hurry=stop)
+    until_ready(child)
+    child.ask_to_stop(0.0)
+    child.hurry(0.0)
+    assert end_of(child) == Exit.OK
+    assert child.course.life is Life.GONE
+
+
 def test_a_successor_takes_the_place():
     child = started(sleep_until_stopped, on_stop=stop)
     first = child.pid

@@ -91,8 +91,11 @@ def test_a_file_that_was_named_and_is_not_there(tmp_path):
 
 def test_what_changed_is_live_or_needs_a_restart():
     before = Config()
-    after = replace(before, workers=4, log_level="debug", limits=Limits(global_=5))
-    assert config.differences(before, after) == (["log_level", "limits.global"], ["workers"])
+    after = replace(before, workers=4, drain_ms=7, limits=Limits(global_=5))
+    assert config.differences(before, after) == (["drain_ms", "limits.global"], ["workers"])
+    merged = config.merge(before, after)
+    assert merged == replace(after, workers=before.workers)
+    assert config.differences(merged, after) == ([], ["workers"])
 
 
 def test_a_page_can_be_read_back():

@@ -64,7 +64,7 @@ def test_what_is_wrong_is_said(read, value, words):
     assert words in str(raised.value)
 
 
-@given(st.from_regex(config_values.NAME, fullmatch=True), st.integers(1, 1024), st.integers(0, 65535))
+@given(st.from_regex(config_values.PORT_NAME, fullmatch=True), st.integers(1, 1024), st.integers(0, 65535))
 def test_a_port_is_written_as_it_is_read(name, queues, zone):
     spec = PortSpec("shm", name, queues, zone)
     assert config_values.port(str(spec)) == spec
