@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
+from ..clients import tables
 from ..clients.errors import NoServiceError, ZonetrackError
 from ..kernels import jit
 from ..shm import mapping, space, survey
 from ..shm.layout import CONNECTIONS_MAX, ZONES_MAX, Region
 from ..shm.sizing import CONNECTIONS_DEFAULT, EXTENSION_SHARE_DEFAULT, ZONES_IN_USE_DEFAULT, Geometry
-from . import tables
 
 CAPABILITIES = {"cap_net_admin": 12, "cap_net_raw": 13, "cap_ipc_lock": 14, "cap_sys_admin": 21, "cap_sys_nice": 23}
 """Those that ports, huge tables and real-time workers may want, with their numbers in capabilities(7)."""

@@ -11,10 +11,12 @@ from typing import NoReturn
 import click
 import numpy as np
 
+from ..clients import tables
+from ..clients.connections import HEADINGS, row
 from ..clients.errors import Exit
 from ..shm.layout import CONNECTIONS_MAX, ZONES_MAX
 from ..shm.reasons import Reason, word
-from . import connections, packets, tables, warmup
+from . import connections, packets, warmup
 from .captures import Capture
 from .replay import Options, Replay, Source, survey
 
@@ -142,7 +144,7 @@ class Printer:
                 sys.stdout.write(f"{',' if self._listed else ''}\n{json.dumps(connection)}")
                 self._listed += 1
             return
-        tables.show(connections.HEADINGS, map(connections.row, found), paths[0] if self.named else None)
+        tables.show(HEADINGS, map(row, found), paths[0] if self.named else None)
 
     # ------------------------------------------------------------------------------------------------ packets
     def _packets(self, run: Replay) -> None:

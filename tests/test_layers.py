@@ -2,7 +2,7 @@
 
     shm        what the bytes are             numpy, posix_ipc
     kernels    what happens to the bytes      numpy, numba; llvmlite in memory only; no sockets, clocks, mappings
-    service    who does it, and when          kernels, shm, and of clients the wire and its errors
+    service    who does it, and when          kernels, shm, and of clients the wire, its errors, and what a person sees
     clients    how to ask                     nothing of ours; who drives the table itself may import what that takes
 
 A layer that is only named in a string (``clients/cli``) is not imported: that is how a command line stays quick.
@@ -40,11 +40,15 @@ KERNELS_KNOW_NOTHING_OF = (
 )
 """A kernel is given its bytes and its `now`; where they come from is not its business."""
 
+SHARED_CLIENT_ROOMS = ("wire", "framing", "errors", "address", "connections", "tables")
+"""What both sides of the socket must agree on, and what a person sees whichever of them prints it."""
+
 RULES = {
     "shm": Rule(("shm",), ("numpy", "posix_ipc")),
     "kernels": Rule(("kernels", "shm.layout", "shm.views", "shm.reasons"), ("numpy", "numba"), KERNELS_KNOW_NOTHING_OF),
     "service": Rule(
-        ("service", "kernels", "shm", "clients.wire", "clients.errors"), ("numpy", "click", "rich", "msgpack", "uvloop")
+        ("service", "kernels", "shm", *(f"clients.{room}" for room in SHARED_CLIENT_ROOMS)),
+        ("numpy", "click", "rich", "msgpack", "uvloop"),
     ),
     "clients": Rule(("clients",), ("click", "rich", "msgpack"), ("numba",)),
 }

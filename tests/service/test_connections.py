@@ -1,11 +1,12 @@
-"""Connections as dicts and rows: who opened, what each direction is called, what is left of their time."""
+"""Connections of a table at rest: who opened, what each direction is called, what is left of their time, the order."""
 
 import numpy as np
 import pytest
-from zonetrack.service import connections
-from zonetrack.service.connections import describe, listed, row
+from zonetrack.clients.connections import STATUS, Rows, describe
+from zonetrack.kernels.tcp_states import Tcp
+from zonetrack.service.connections import FIELDS, listed, packed
 from zonetrack.shm import segment
-from zonetrack.shm.layout import ENTRY, HEADER, Life, Region, Status
+from zonetrack.shm.layout import CONNECTION, CONNECTION_BYTES, ENTRY, HEADER, Life, Region, Status
 from zonetrack.shm.sizing import Geometry
 
 TCP, UDP, ICMP, ICMPV6, GRE, OTHER = 6, 17, 1, 58, 47, 200
@@ -26,9 +27,15 @@ def entry(protocol, low, high, status=0, zone=0, family=4, **fields):
     return made
 
 
+def described(made, record=0, wall_offset_ms=0):
+    """Return an ENTRY as a dict."""
+    rows = packed(np.array([made]), np.array([record]), NOW_MS, wall_offset_ms)
+    return describe(*Rows(FIELDS).read(rows.tobytes()))
+
+
 def test_a_tcp_connection_as_the_docs_have_it():
     made = entry(TCP, (0, A, 40000), (0, B, 80), Status.SEEN_REPLY | Status.ASSURED, zone=5, state=3, mark=9)
-    assert describe(made, 17, NOW_MS, 1_767_225_550_000) == {
+    assert described(made, 17, 1_767_225_550_000) == {
         "proto": "tcp",
         "proto_num": 6,
         "zone": 5,
@@ -44,7 +51,7 @@ def test_a_tcp_connection_as_the_docs_have_it():
 
 
 def test_the_second_endpoint_may_be_the_opener():
-    made = describe(entry(UDP, (0, A, 53), (0, B, 4000), Status.ORIG_IS_HIGH), 0, NOW_MS, 0)
+    made = described(entry(UDP, (0, A, 53), (0, B, 4000), Status.ORIG_IS_HIGH))
     assert (made["orig"]["src"], made["orig"]["sport"], made["orig"]["dport"]) == ("198.51.100.1", 4000, 53)
     assert (made["reply"]["src"], made["reply"]["sport"]) == ("192.0.2.1", 53)
     assert made["status"] == [] and "state" not in made and "mark" not in made
@@ -54,39 +61,47 @@ def test_the_second_endpoint_may_be_the_opener():
     ("protocol", "family", "query", "answer"), [(ICMP, 4, 8, 0), (ICMP, 4, 13, 14), (ICMPV6, 6, 128, 129)]
 )
 def test_icmp_tuples_carry_type_code_and_id(protocol, family, query, answer):
-    made = describe(entry(protocol, (0, A, 77), (0, B, query << 8 | 1), family=family), 0, NOW_MS, 0)
+    made = described(entry(protocol, (0, A, 77), (0, B, query << 8 | 1), family=family))
     assert [made["orig"][name] for name in ("type", "code", "id")] == [query, 1, 77]
     assert [made["reply"][name] for name in ("type", "code", "id")] == [answer, 1, 77]
     assert "sport" not in made["orig"]
 
 
 def test_ipv6_and_protocols_without_ports_or_name():
-    made = describe(entry(OTHER, (0x20010DB8 << 32, 1, 0), (0x20010DB8 << 32, 2, 0), family=6), 0, NOW_MS, 0)
+    made = described(entry(OTHER, (0x20010DB8 << 32, 1, 0), (0x20010DB8 << 32, 2, 0), family=6))
     assert (made["orig"]["src"], made["orig"]["dst"], made["proto"], made["proto_num"]) == (
         "2001:db8::1",
         "2001:db8::2",
         "unknown",
         OTHER,
     )
-    assert describe(entry(GRE, (0, A, 0), (0, B, 0)), 0, NOW_MS, 0)["proto"] == "gre"
+    assert described(entry(GRE, (0, A, 0), (0, B, 0)))["proto"] == "gre"
 
 
 def test_what_has_expired_has_no_time_left():
-    assert describe(entry(UDP, (0, A, 1), (0, B, 2), expiry_ms=NOW_MS - 1), 0, NOW_MS, 0)["timeout"] == 0
+    assert described(entry(UDP, (0, A, 1), (0, B, 2), expiry_ms=NOW_MS - 1))["timeout"] == 0
 
 
-def test_rows():
-    tcp = entry(TCP, (0, A, 40000), (0, B, 80), Status.SEEN_REPLY, state=3, bytes=[1640, 112])
-    assert row(describe(tcp, 0, NOW_MS, 0)) == (
-        *("tcp", "0", "192.0.2.1:40000", "198.51.100.1:80", "ESTABLISHED", "seen_reply", "3 / 2", "1,640 / 112"),
-        "86399",
-    )
-    ping = entry(ICMPV6, (0x20010DB8 << 32, 1, 7), (0x20010DB8 << 32, 2, 128 << 8), family=6)
-    assert row(describe(ping, 0, NOW_MS, 0))[2:4] == ("2001:db8::1", "2001:db8::2 type 128 code 0 id 7")
-    udp = entry(UDP, (0x20010DB8 << 32, 1, 7), (0x20010DB8 << 32, 2, 9), family=6)
-    assert row(describe(udp, 0, NOW_MS, 0))[2:4] == ("[2001:db8::1]:7", "[2001:db8::2]:9")
-    assert row(describe(entry(OTHER, (0, A, 0), (0, B, 0)), 0, NOW_MS, 0))[0] == "200"
-    assert len(row(describe(udp, 0, NOW_MS, 0))) == len(connections.HEADINGS)
+def test_more_time_than_a_row_can_tell_is_the_most_it_can():
+    assert described(entry(UDP, (0, A, 1), (0, B, 2), expiry_ms=1 << 60))["timeout"] == 0xFFFFFFFF // 1000
+
+
+def test_a_table_without_connections_has_an_empty_listing():
+    assert list(listed(segment.anonymous(Geometry(10, 1, 0)), NOW_MS)) == []
+
+
+def test_rows_are_described_as_they_are_packed():
+    rows = np.zeros(3, CONNECTION)
+    rows["zone"], rows["packets"] = [1, 2, 3], [[4, 5], [6, 7], [8, 9]]
+    assert sum(np.dtype(kind).itemsize * int(np.prod(shape)) for _, kind, shape in FIELDS) == CONNECTION_BYTES
+    read = list(Rows(FIELDS).read(rows.tobytes()))
+    assert [(row["zone"], row["packets", 0], row["packets", 1]) for row in read] == [(1, 4, 5), (2, 6, 7), (3, 8, 9)]
+
+
+def test_every_status_that_a_person_is_shown_and_every_state_has_its_name():
+    assert {int(bit): bit.name.lower() for bit in Status if bit is not Status.ORIG_IS_HIGH} == STATUS
+    for state in Tcp:
+        assert described(entry(TCP, (0, A, 1), (0, B, 2), state=state))["state"] == state.name
 
 
 def test_a_listing_is_in_the_order_of_opening_and_leaves_out_what_is_over():

@@ -4,7 +4,7 @@ import os
 import pty
 import sys
 
-from zonetrack.service import tables
+from zonetrack.clients import tables
 
 ROWS = [("tcp", "192.0.2.1:40000", "3"), ("icmp", "[2001:db8::1]", "[bold]")]
 

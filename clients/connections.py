@@ -1,0 +1,182 @@
+"""Connections as people and programs read them: a packed row becomes a dict with Open vSwitch's names, and a table's row.
+
+A page of a dump is rows of the service's CONNECTION record, with a description of its fields; nothing here knows their
+order or offsets.  In a dict, what is absent is zero or does not apply.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .errors import RemoteProtocolError
+
+TCP, ICMP, ICMPV6 = 6, 1, 58
+PROTOCOLS = {
+    ICMP: "icmp",
+    2: "igmp",
+    TCP: "tcp",
+    17: "udp",
+    33: "dccp",
+    47: "gre",
+    50: "esp",
+    51: "ah",
+    ICMPV6: "icmpv6",
+    132: "sctp",
+    136: "udplite",
+}
+"""Names of the protocols that are tracked by more than their number; others are ``unknown``, beside it."""
+PORTS = frozenset({TCP, 17, 33, 132, 136})
+ANSWERS = {(4, 8): 0, (4, 13): 14, (4, 15): 16, (4, 17): 18, (6, 128): 129, (6, 139): 140}
+"""Type of the ICMP message that answers one, by IP version (RFC 792, RFC 950, RFC 4443, RFC 4620)."""
+TCP_STATES = (
+    *("NONE", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE"),
+    "SYN_SENT2",
+)
+"""By the number of the state."""
+STATUS = {
+    1 << 1: "seen_reply",
+    1 << 2: "assured",
+    1 << 3: "torn",
+    1 << 4: "helper",
+    1 << 5: "fixed_timeout",
+    1 << 6: "related",
+}
+"""Bits of a row's status."""
+HEADINGS = ("proto", "zone", "source", "destination", "state", "status", "packets", "bytes", "timeout")
+
+Connection = dict[str, Any]
+"""A connection as JSON has it."""
+Field = Sequence[Any]
+"""Name, format as numpy writes it, shape: ``["packets", "<u8", [2]]``."""
+
+
+# ---------------------------------------------------------------------------------------------------- packed rows
+_CODES = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "u8": "Q", "i8": "q"}
+
+
+class Rows:
+    """Reads packed rows.
+
+    Args:
+        fields: description of a row; numbers are little-endian, and nothing lies between them.
+
+    Raises:
+        RemoteProtocolError: a field is of a kind that rows do not have.
+    """
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        names: list[str | tuple[str, int]] = []
+        codes = ["<"]
+        for name, kind, shape in fields:
+            code = _CODES.get(kind[1:]) if kind[0] in "<|" else None
+            count = shape[0] if shape else 1
+            if code is None or len(shape) > 1:
+                raise RemoteProtocolError(f"a field {name} of {kind} {shape}, which is nothing that can be shown")
+            if code == "B" and shape:
+                codes.append(f"{count}s")
+                names.append(name)
+            else:
+                codes.append(f"{count}{code}")
+                names += [(name, i) for i in range(count)] if shape else [name]
+        self._names = tuple(names)
+        self._packed = struct.Struct("".join(codes))
+
+    def read(self, data: bytes | memoryview) -> Iterator[dict[Any, Any]]:
+        """Yield each row's values: by name, those of a field with a shape by name and position, bytes as bytes.
+
+        Raises:
+            RemoteProtocolError: the bytes are no whole number of rows.
+        """
+        if len(data) % self._packed.size:
+            raise RemoteProtocolError(f"{len(data)} bytes of rows of {self._packed.size} bytes each")
+        for values in self._packed.iter_unpack(data):
+            yield dict(zip(self._names, values, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------------- dicts
+def describe(row: Mapping[Any, Any]) -> Connection:
+    """Return one connection as a dict.
+
+    Args:
+        row: a CONNECTION, as ``Rows.read`` has it.
+    """
+    family, protocol = row["family"], row["protocol"]
+    orig = _tuple(row, "", family, protocol)
+    reply = _tuple(row, "reply_", family, protocol)
+    for way, flow in enumerate((orig, reply)):
+        flow["packets"], flow["bytes"] = row["packets", way], row["bytes", way]
+    connection: Connection = {
+        "proto": PROTOCOLS.get(protocol, "unknown"),
+        "proto_num": protocol,
+        "zone": row["zone"],
+        "orig": orig,
+        "reply": reply,
+    }
+    if protocol == TCP:
+        state = row["state"]
+        connection["state"] = TCP_STATES[state] if state < len(TCP_STATES) else str(state)
+    connection["status"] = [name for bit, name in STATUS.items() if row["status"] & bit]
+    connection["timeout"] = row["timeout_ms"] // 1000
+    if row["mark"]:
+        connection["mark"] = row["mark"]
+    if labels := row["label", 0] << 64 | row["label", 1]:
+        connection["labels"] = hex(labels)
+    if row["parent"]:
+        connection["parent"] = {"id": row["parent"]}
+    connection["start"] = row["start_ms"] / 1000
+    connection["id"] = row["id"]
+    return connection
+
+
+def address(family: int, packed: bytes) -> str:
+    """Return the text of an address of 16 bytes; of IPv4, the last four count."""
+    if family == 4:
+        return socket.inet_ntop(socket.AF_INET, packed[12:])
+    return socket.inet_ntop(socket.AF_INET6, packed)
+
+
+def _tuple(row: Mapping[Any, Any], way: str, family: int, protocol: int) -> dict[str, Any]:
+    """Return the tuple of one direction: of an ICMP query the opener's port is the id, the other's type and code."""
+    found: dict[str, Any] = {
+        "src": address(family, row[f"{way}src"]),
+        "dst": address(family, row[f"{way}dst"]),
+    }
+    if protocol in PORTS:
+        found["sport"], found["dport"] = row[f"{way}sport"], row[f"{way}dport"]
+    elif protocol in (ICMP, ICMPV6):
+        kind, code = row["dport"] >> 8, row["dport"] & 0xFF
+        if way:
+            kind = ANSWERS.get((family, kind), kind)
+        found["type"], found["code"] = kind, code
+        found["id"] = row["reply_dport"] if way else row["sport"]
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- rows of a table
+def row(connection: Connection) -> tuple[str, ...]:
+    """Return a connection as the cells below ``HEADINGS``."""
+    orig, reply = connection["orig"], connection["reply"]
+    source, destination = endpoint(orig["src"], orig.get("sport")), endpoint(orig["dst"], orig.get("dport"))
+    if "type" in orig:
+        destination += " type {type} code {code} id {id}".format(**orig)
+    return (
+        connection["proto"] if connection["proto"] != "unknown" else str(connection["proto_num"]),
+        str(connection["zone"]),
+        source,
+        destination,
+        connection.get("state", ""),
+        " ".join(connection["status"]),
+        f"{orig['packets']:,} / {reply['packets']:,}",
+        f"{orig['bytes']:,} / {reply['bytes']:,}",
+        str(connection["timeout"]),
+    )
+
+
+def endpoint(text: str, port: int | None) -> str:
+    """Return an address with its port, if there is one."""
+    if port is None:
+        return text
+    return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"

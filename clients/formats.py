@@ -1,0 +1,149 @@
+"""Connections as lines of text: as Linux's ``conntrack -L`` prints them, as Open vSwitch's dump-conntrack does, as JSON.
+
+Scripts read those two; so their lines are kept to the byte.  What we know and they have no word for is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .connections import ICMP, ICMPV6, Connection
+
+GRE = 47
+
+# ---------------------------------------------------------------------------------------------------- conntrack -L
+CONNTRACK_PROTOCOLS = frozenset({"tcp", "udp", "udplite", "icmp", "icmpv6", "sctp", "gre", "dccp"})
+"""Those that libnetfilter_conntrack has names for; the others are ``unknown``."""
+
+
+def conntrack(connection: Connection) -> str:
+    """Return the line of ``conntrack -L``, on a machine where the kernel counts packets (nf_conntrack_acct).
+
+    Source:
+        libnetfilter_conntrack 1.0.9, src/conntrack/snprintf_default.c.
+    """
+    proto = connection["proto"] if connection["proto"] in CONNTRACK_PROTOCOLS else "unknown"
+    words = [f"{proto:<8} {connection['proto_num']} {connection['timeout']}"]
+    if "state" in connection:
+        words.append(connection["state"])
+    words.append(_conntrack_tuple(connection["orig"], connection["proto_num"]))
+    if "seen_reply" not in connection["status"]:
+        words.append("[UNREPLIED]")
+    words.append(_conntrack_tuple(connection["reply"], connection["proto_num"]))
+    if "assured" in connection["status"]:
+        words.append("[ASSURED]")
+    words.append(f"mark={connection.get('mark', 0)}")
+    if connection["zone"]:
+        words.append(f"zone={connection['zone']}")
+    if "helper" in connection:
+        words.append(f"helper={connection['helper']}")
+    words.append("use=1")
+    return " ".join(words)
+
+
+def _conntrack_tuple(flow: dict[str, Any], protocol: int) -> str:
+    text = "src={src} dst={dst}".format(**flow)
+    if "sport" in flow:
+        text += " sport={sport} dport={dport}".format(**flow)
+    elif "type" in flow:
+        text += " type={type} code={code} id={id}".format(**flow)
+    elif protocol == GRE:
+        text += " srckey=0x0 dstkey=0x0"  # its keys are not tracked
+    return text + " packets={packets} bytes={bytes}".format(**flow)
+
+
+# ---------------------------------------------------------------------------------------------------- dump-conntrack
+OVS_PROTOCOLS = frozenset({"icmp", "icmpv6", "tcp", "udp", "sctp", "udplite", "dccp", "igmp"})
+"""Those that Open vSwitch has names for; of the others it prints the number."""
+OVS_STATES = {
+    "NONE": "CLOSED",
+    "SYN_SENT": "SYN_SENT",
+    "SYN_SENT2": "SYN_SENT",
+    "SYN_RECV": "SYN_RECV",
+    "ESTABLISHED": "ESTABLISHED",
+    "FIN_WAIT": "FIN_WAIT_1",
+    "CLOSE_WAIT": "CLOSE_WAIT",
+    "LAST_ACK": "LAST_ACK",
+    "TIME_WAIT": "TIME_WAIT",
+    "CLOSE": "CLOSING",
+}
+"""What Open vSwitch calls Linux's states (lib/netlink-conntrack.c, nl_ct_tcp_state_to_dpif)."""
+OVS_COALESCED = {"FIN_WAIT_2": "TIME_WAIT", "SYN_RECV": "ESTABLISHED"}
+OVS_STATUS = {
+    "related": "EXPECTED",
+    "seen_reply": "SEEN_REPLY",
+    "assured": "ASSURED",
+    "confirmed": "CONFIRMED",
+    "fixed_timeout": "FIXED_TIMEOUT",
+    "helper": "HELPER",
+}
+"""In the order of their bits."""
+
+
+def ovs(connection: Connection, more: bool = False, statistics: bool = False) -> str:
+    """Return the line of ``dpctl/dump-conntrack``.
+
+    Args:
+        connection: as JSON has it.
+        more: with id, status and both sides' states, as with -m.
+        statistics: with counters, start and timeout, as with -s.
+
+    Source:
+        Open vSwitch 3.1 to 4.0, lib/ct-dpif.c, ct_dpif_format_entry.
+    """
+    proto = connection["proto"] if connection["proto"] in OVS_PROTOCOLS else str(connection["proto_num"])
+    parts = [proto]
+    for way in ("orig", "reply"):
+        parts.append(f"{way}=({_ovs_tuple(connection[way], connection['proto_num'], statistics)})")
+    if statistics and connection["start"]:
+        seconds, milliseconds = divmod(round(connection["start"] * 1000), 1000)
+        parts.append(f"start={time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(seconds))}.{milliseconds:03}")
+    if more:
+        parts.append(f"id={connection['id']}")
+    if connection["zone"]:
+        parts.append(f"zone={connection['zone']}")
+    if more:
+        status = {*connection["status"], "confirmed"}
+        parts.append("status=" + "|".join(name for ours, name in OVS_STATUS.items() if ours in status))
+    if statistics:
+        parts.append(f"timeout={connection['timeout']}")
+    parts += [f"{name}={connection[name]}" for name in ("mark", "labels") if name in connection]
+    if "state" in connection:
+        parts.append(f"protoinfo=({_ovs_state(connection['state'], more)})")
+    if "helper" in connection:
+        parts.append(f"helper={connection['helper']}")
+    if more and "src" in connection.get("parent", ()):
+        parts.append(f"parent=({_ovs_tuple(connection['parent'], connection['proto_num'], False)})")
+    return ",".join(parts)
+
+
+def _ovs_tuple(flow: dict[str, Any], protocol: int, statistics: bool) -> str:
+    text = "src={src},dst={dst}".format(**flow)
+    if protocol in (ICMP, ICMPV6):
+        text += ",id={id},type={type},code={code}".format(**flow)
+    else:
+        text += f",sport={flow.get('sport', 0)},dport={flow.get('dport', 0)}"
+    if statistics and (flow["packets"] or flow["bytes"]):
+        text += ",packets={packets},bytes={bytes}".format(**flow)
+    return text
+
+
+def _ovs_state(state: str, more: bool) -> str:
+    """Return the state of both sides: Linux has one for the connection, which stands for either."""
+    name = OVS_STATES.get(state, state)
+    if more:
+        return f"state_orig={name},state_reply={name},flags_orig=0,flags_reply=0"
+    return f"state={OVS_COALESCED.get(name, name)}"
+
+
+# ---------------------------------------------------------------------------------------------------- lines
+def jsonl(connection: Connection) -> str:
+    """Return a connection as a line of JSON."""
+    return json.dumps(connection)
+
+
+LINES: dict[str, Callable[[Connection], str]] = {"conntrack": conntrack, "ovs": ovs, "jsonl": jsonl}
+"""Formats that are one line a connection, which can be written as they come."""

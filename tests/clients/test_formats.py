@@ -1,0 +1,163 @@
+"""Lines as the real tools print them, to the byte: of Linux's conntrack and of Open vSwitch's dpctl/dump-conntrack."""
+
+import json
+import time
+
+import pytest
+from connection_rows import FIELDS, pack
+from zonetrack.clients import formats
+from zonetrack.clients.connections import TCP_STATES, Rows, describe
+from zonetrack.clients.formats import OVS_STATES, conntrack, ovs
+
+ICMP, UDP, GRE, ICMPV6, SCTP, IGMP, OTHER = 1, 17, 47, 58, 132, 2, 200
+SEEN_REPLY, ASSURED, FIXED_TIMEOUT, RELATED = 2, 4, 32, 64
+SIX = {"src": "2001:db8::1", "dst": "2001:db8::2"}
+
+
+def described(**fields):
+    return describe(*Rows(FIELDS).read(pack(**fields)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (
+            {"packets": [3, 2], "bytes": [164, 112]},
+            "tcp      6 86399 ESTABLISHED src=192.0.2.1 dst=198.51.100.1 sport=40000 dport=80 packets=3 bytes=164"
+            " src=198.51.100.1 dst=192.0.2.1 sport=80 dport=40000 packets=2 bytes=112 [ASSURED] mark=0 use=1",
+        ),
+        (
+            {
+                "state": 1,
+                "status": 0,
+                "packets": [1, 0],
+                "bytes": [60, 0],
+                "mark": 77,
+                "zone": 5,
+                "timeout_ms": 120_000,
+            },
+            "tcp      6 120 SYN_SENT src=192.0.2.1 dst=198.51.100.1 sport=40000 dport=80 packets=1 bytes=60"
+            " [UNREPLIED] src=198.51.100.1 dst=192.0.2.1 sport=80 dport=40000 packets=0 bytes=0 mark=77 zone=5 use=1",
+        ),
+        (
+            {"protocol": UDP, "status": 0, "timeout_ms": 29_999, "sport": 5353, "dport": 53},
+            "udp      17 29 src=192.0.2.1 dst=198.51.100.1 sport=5353 dport=53 packets=0 bytes=0"
+            " [UNREPLIED] src=198.51.100.1 dst=192.0.2.1 sport=53 dport=5353 packets=0 bytes=0 mark=0 use=1",
+        ),
+        (
+            {"protocol": ICMP, "status": SEEN_REPLY, "timeout_ms": 30_000, "sport": 77, "dport": 8 << 8},
+            "icmp     1 30 src=192.0.2.1 dst=198.51.100.1 type=8 code=0 id=77 packets=0 bytes=0"
+            " src=198.51.100.1 dst=192.0.2.1 type=0 code=0 id=77 packets=0 bytes=0 mark=0 use=1",
+        ),
+        (
+            {"protocol": ICMPV6, "status": 0, "timeout_ms": 30_000, "sport": 2, "dport": 128 << 8, **SIX},
+            "icmpv6   58 30 src=2001:db8::1 dst=2001:db8::2 type=128 code=0 id=2 packets=0 bytes=0"
+            " [UNREPLIED] src=2001:db8::2 dst=2001:db8::1 type=129 code=0 id=2 packets=0 bytes=0 mark=0 use=1",
+        ),
+        (
+            {"protocol": GRE, "status": 0, "timeout_ms": 30_000},
+            "gre      47 30 src=192.0.2.1 dst=198.51.100.1 srckey=0x0 dstkey=0x0 packets=0 bytes=0"
+            " [UNREPLIED] src=198.51.100.1 dst=192.0.2.1 srckey=0x0 dstkey=0x0 packets=0 bytes=0 mark=0 use=1",
+        ),
+        (
+            {"protocol": IGMP, "status": 0, "timeout_ms": 600_000},
+            "unknown  2 600 src=192.0.2.1 dst=198.51.100.1 packets=0 bytes=0"
+            " [UNREPLIED] src=198.51.100.1 dst=192.0.2.1 packets=0 bytes=0 mark=0 use=1",
+        ),
+    ],
+)
+def test_lines_of_conntrack(fields, line):
+    assert conntrack(described(**fields)) == line
+
+
+def test_a_helper_in_both():
+    ftp = described(dport=21) | {"helper": "ftp"}
+    assert conntrack(ftp).endswith(" [ASSURED] mark=0 helper=ftp use=1")
+    assert ovs(ftp).endswith(",protoinfo=(state=ESTABLISHED),helper=ftp")
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (
+            {"packets": [3, 2], "bytes": [164, 112]},
+            "tcp,orig=(src=192.0.2.1,dst=198.51.100.1,sport=40000,dport=80),"
+            "reply=(src=198.51.100.1,dst=192.0.2.1,sport=80,dport=40000),protoinfo=(state=ESTABLISHED)",
+        ),
+        (
+            {"protocol": UDP, "zone": 5, "mark": 77, "label": [0, 1], "sport": 5353, "dport": 53},
+            "udp,orig=(src=192.0.2.1,dst=198.51.100.1,sport=5353,dport=53),"
+            "reply=(src=198.51.100.1,dst=192.0.2.1,sport=53,dport=5353),zone=5,mark=77,labels=0x1",
+        ),
+        (
+            {"protocol": ICMP, "sport": 77, "dport": 8 << 8},
+            "icmp,orig=(src=192.0.2.1,dst=198.51.100.1,id=77,type=8,code=0),"
+            "reply=(src=198.51.100.1,dst=192.0.2.1,id=77,type=0,code=0)",
+        ),
+        (
+            {"protocol": ICMPV6, "sport": 2, "dport": 128 << 8, **SIX},
+            "icmpv6,orig=(src=2001:db8::1,dst=2001:db8::2,id=2,type=128,code=0),"
+            "reply=(src=2001:db8::2,dst=2001:db8::1,id=2,type=129,code=0)",
+        ),
+        (
+            {"protocol": GRE},
+            "47,orig=(src=192.0.2.1,dst=198.51.100.1,sport=0,dport=0),"
+            "reply=(src=198.51.100.1,dst=192.0.2.1,sport=0,dport=0)",
+        ),
+        (
+            {"protocol": SCTP, "sport": 1, "dport": 2},
+            "sctp,orig=(src=192.0.2.1,dst=198.51.100.1,sport=1,dport=2),"
+            "reply=(src=198.51.100.1,dst=192.0.2.1,sport=2,dport=1)",
+        ),
+    ],
+)
+def test_lines_of_dump_conntrack(fields, line):
+    assert ovs(described(**fields)) == line
+
+
+def test_lines_of_dump_conntrack_with_m_and_s(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    fields = {"zone": 5, "packets": [3, 0], "bytes": [164, 0], "start_ms": 1_595_567_223_998, "mark": 1}
+    assert ovs(described(**fields), more=True, statistics=True) == (
+        "tcp,orig=(src=192.0.2.1,dst=198.51.100.1,sport=40000,dport=80,packets=3,bytes=164),"
+        "reply=(src=198.51.100.1,dst=192.0.2.1,sport=80,dport=40000),start=2020-07-24T05:07:03.998,id=17,zone=5,"
+        "status=SEEN_REPLY|ASSURED|CONFIRMED,timeout=86399,mark=1,"
+        "protoinfo=(state_orig=ESTABLISHED,state_reply=ESTABLISHED,flags_orig=0,flags_reply=0)"
+    )
+    expected = described(status=RELATED | FIXED_TIMEOUT, protocol=UDP, parent=9)
+    assert "status=EXPECTED|CONFIRMED|FIXED_TIMEOUT" in ovs(expected, more=True)
+    parent = {"src": "192.0.2.1", "dst": "198.51.100.1", "sport": 1, "dport": 21}
+    line = ovs(expected | {"parent": parent}, more=True)
+    assert line.endswith(",parent=(src=192.0.2.1,dst=198.51.100.1,sport=1,dport=21)")
+
+
+@pytest.mark.parametrize(
+    ("state", "plain", "verbose"),
+    [
+        ("NONE", "CLOSED", "CLOSED"),
+        ("SYN_SENT", "SYN_SENT", "SYN_SENT"),
+        ("SYN_SENT2", "SYN_SENT", "SYN_SENT"),
+        ("SYN_RECV", "ESTABLISHED", "SYN_RECV"),
+        ("ESTABLISHED", "ESTABLISHED", "ESTABLISHED"),
+        ("FIN_WAIT", "FIN_WAIT_1", "FIN_WAIT_1"),
+        ("CLOSE_WAIT", "CLOSE_WAIT", "CLOSE_WAIT"),
+        ("LAST_ACK", "LAST_ACK", "LAST_ACK"),
+        ("TIME_WAIT", "TIME_WAIT", "TIME_WAIT"),
+        ("CLOSE", "CLOSING", "CLOSING"),
+    ],
+)
+def test_states_as_open_vswitch_shows_those_of_linux(state, plain, verbose):
+    connection = described(state=TCP_STATES.index(state))
+    assert f"protoinfo=(state={plain})" in ovs(connection)
+    assert f"state_orig={verbose},state_reply={verbose}," in ovs(connection, more=True)
+
+
+def test_every_state_has_open_vswitch_s_name():
+    assert set(OVS_STATES) == set(TCP_STATES)
+
+
+def test_json_lines():
+    connection = described()
+    line = formats.jsonl(connection)
+    assert json.loads(line) == connection and "\n" not in line
