@@ -4,11 +4,12 @@ import numpy as np
 import operations
 import pytest
 import tables
+from forked import Child
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import Participant
 from zonetrack.kernels import zones
-from zonetrack.kernels.jit import kernel
+from zonetrack.kernels.jit import JIT, kernel
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import (
     SETTINGS_DEFAULT,
@@ -192,6 +193,36 @@ def test_several_participants_share_a_limit(table):
     keys = tables.keys(20, zone=1)
     reasons = [participants[i % 4].make_one(key) for i, key in enumerate(keys)]
     assert reasons == [Reason.NONE] * 10 + [Reason.ZONE_FULL] * 10
+    tables.assert_at_rest(table)
+
+
+@pytest.mark.skipif(not JIT, reason="the twins' words are whole within one process only")
+@pytest.mark.parametrize("scope", ["zone", "table"])
+def test_processes_that_make_at_once_stop_at_the_limit_together(scope, table):
+    limit, each = 700, 400
+    if scope == "zone":
+        tables.set_limit(table, 1, limit)
+    else:
+        tables.totals(table)["limit"] = limit
+    Participant(table).make(tables.keys(0))  # compiled before the fork
+
+    def worker(number):
+        def work(child):
+            me = Participant(table)
+            child.hear()
+            reasons, _ = me.make(tables.keys(each, zone=1, first=1 + number * each), wanted=32)
+            child.say(reasons.tolist())
+
+        return work
+
+    children = [Child(worker(number)) for number in range(3)]
+    for child in children:
+        child.say("go")
+    reasons = [reason for child in children for reason in child.hear()]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    full = Reason.ZONE_FULL if scope == "zone" else Reason.FULL
+    assert (reasons.count(Reason.NONE), reasons.count(full)) == (limit, 3 * each - limit)
+    assert counts(table, 1) == [limit, limit]
     tables.assert_at_rest(table)
 
 
