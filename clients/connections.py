@@ -37,14 +37,14 @@ TCP_STATES = (
 )
 """By the number of the state."""
 STATUS = {
-    1 << 1: "seen_reply",
-    1 << 2: "assured",
-    1 << 3: "torn",
-    1 << 4: "helper",
-    1 << 5: "fixed_timeout",
-    1 << 6: "related",
+    "seen_reply": 1 << 1,
+    "assured": 1 << 2,
+    "torn": 1 << 3,
+    "helper": 1 << 4,
+    "fixed_timeout": 1 << 5,
+    "related": 1 << 6,
 }
-"""Bits of a row's status."""
+"""Bits of a row's status, by the names that are shown."""
 HEADINGS = ("proto", "zone", "source", "destination", "state", "status", "packets", "bytes", "timeout")
 
 Connection = dict[str, Any]
@@ -54,6 +54,7 @@ Field = Sequence[Any]
 
 
 # ---------------------------------------------------------------------------------------------------- packed rows
+FIELD_ITEMS_MAX = 256
 _CODES = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "u8": "Q", "i8": "q"}
 
 
@@ -70,38 +71,61 @@ class Rows:
     def __init__(self, fields: Sequence[Field]) -> None:
         names: list[str | tuple[str, int]] = []
         codes = ["<"]
-        for name, kind, shape in fields:
-            code = _CODES.get(kind[1:]) if kind[0] in "<|" else None
-            count = shape[0] if shape else 1
-            if code is None or len(shape) > 1:
-                raise RemoteProtocolError(f"a field {name} of {kind} {shape}, which is nothing that can be shown")
+        for field in fields:
+            name, kind, shape = _checked(field)
+            code, count = _CODES[kind[1:]], shape[0] if shape else 1
             if code == "B" and shape:
                 codes.append(f"{count}s")
                 names.append(name)
             else:
                 codes.append(f"{count}{code}")
                 names += [(name, i) for i in range(count)] if shape else [name]
+        if not names:
+            raise RemoteProtocolError("rows without fields")
         self._names = tuple(names)
         self._packed = struct.Struct("".join(codes))
 
-    def read(self, data: bytes | memoryview) -> Iterator[dict[Any, Any]]:
+    def count(self, data: bytes) -> int:
+        """Return how many rows there are.
+
+        Raises:
+            RemoteProtocolError: the bytes are no whole number of rows.
+        """
+        count, rest = divmod(len(data), self._packed.size)
+        if rest:
+            raise RemoteProtocolError(f"{len(data)} bytes of rows of {self._packed.size} bytes each")
+        return count
+
+    def read(self, data: bytes) -> Iterator[dict[Any, Any]]:
         """Yield each row's values: by name, those of a field with a shape by name and position, bytes as bytes.
 
         Raises:
             RemoteProtocolError: the bytes are no whole number of rows.
         """
-        if len(data) % self._packed.size:
-            raise RemoteProtocolError(f"{len(data)} bytes of rows of {self._packed.size} bytes each")
+        self.count(data)
         for values in self._packed.iter_unpack(data):
             yield dict(zip(self._names, values, strict=True))
 
 
+def _checked(field: Any) -> tuple[str, str, Sequence[int]]:
+    match field:
+        case [str(name), str(kind), [] | [int()] as shape] if (
+            kind[:1] in ("<", "|") and kind[1:] in _CODES and all(0 < n <= FIELD_ITEMS_MAX for n in shape)
+        ):
+            return name, kind, shape
+    raise RemoteProtocolError(f"a field {field}, which is nothing that can be shown")
+
+
 # ---------------------------------------------------------------------------------------------------- dicts
-def describe(row: Mapping[Any, Any]) -> Connection:
+def describe(
+    row: Mapping[Any, Any], states: Sequence[str] = TCP_STATES, status: Mapping[str, int] = STATUS
+) -> Connection:
     """Return one connection as a dict.
 
     Args:
         row: a CONNECTION, as ``Rows.read`` has it.
+        states: names of TCP's states, by their numbers.
+        status: names of the bits of a row's status.
     """
     family, protocol = row["family"], row["protocol"]
     orig = _tuple(row, "", family, protocol)
@@ -117,8 +141,8 @@ def describe(row: Mapping[Any, Any]) -> Connection:
     }
     if protocol == TCP:
         state = row["state"]
-        connection["state"] = TCP_STATES[state] if state < len(TCP_STATES) else str(state)
-    connection["status"] = [name for bit, name in STATUS.items() if row["status"] & bit]
+        connection["state"] = states[state] if state < len(states) else str(state)
+    connection["status"] = [name for name, bit in status.items() if row["status"] & bit]
     connection["timeout"] = row["timeout_ms"] // 1000
     if row["mark"]:
         connection["mark"] = row["mark"]

@@ -43,6 +43,9 @@ KERNELS_KNOW_NOTHING_OF = (
 SHARED_CLIENT_ROOMS = ("wire", "framing", "errors", "address", "connections", "tables")
 """What both sides of the socket must agree on, and what a person sees whichever of them prints it."""
 
+HEAVY = ("rich", "numpy")
+"""What a client imports when a person is looking, or wants an array, and not before."""
+
 RULES = {
     "shm": Rule(("shm",), ("numpy", "posix_ipc")),
     "kernels": Rule(("kernels", "shm.layout", "shm.views", "shm.reasons"), ("numpy", "numba"), KERNELS_KNOW_NOTHING_OF),
@@ -50,7 +53,7 @@ RULES = {
         ("service", "kernels", "shm", *(f"clients.{room}" for room in SHARED_CLIENT_ROOMS)),
         ("numpy", "click", "rich", "msgpack", "uvloop"),
     ),
-    "clients": Rule(("clients",), ("click", "rich", "msgpack"), ("numba",)),
+    "clients": Rule(("clients",), ("click", "rich", "msgpack", "numpy"), ("numba",)),
 }
 
 DRIVERS = Rule(("clients", "kernels", "shm", "service.warmup", "service.crew"), ("numpy", "click", "rich"))
@@ -79,7 +82,8 @@ def imports_of(path, room):
                 # `from .. import shm` and `from ..shm import layout` name modules; of `from x import f` only x matters
                 names = [f".{alias.name}" for alias in child.names] if module.count(".") < 2 and base else [""]
                 found.extend(Import(module + name, child.lineno, eager) for name in names)
-            walk(child, eager and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+            if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+                walk(child, eager and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
 
     walk(ast.parse(path.read_text(), str(path)), True)
     return found
@@ -104,8 +108,8 @@ def complaints(path, room, rule):
             wrong.append(f"{where}: this layer does without")
         elif module.partition(".")[0] not in sys.stdlib_module_names and not begins_with(module, rule.libraries):
             wrong.append(f"{where}: not a library of this layer")
-        elif room.startswith("clients/") and rule is RULES["clients"] and eager and begins_with(module, ("rich",)):
-            wrong.append(f"{where}: imported only when a person is looking")
+        elif rule is RULES["clients"] and eager and begins_with(module, HEAVY):
+            wrong.append(f"{where}: imported only when it is needed")
     return wrong
 
 
@@ -129,7 +133,8 @@ def test_every_arrow_points_down(room):
         ("service/x", "from zonetrack.clients.cli import main", "no arrow goes there"),
         ("clients/x", "from ..shm import layout", "no arrow goes there"),
         ("clients/x", "from .. import kernels", "no arrow goes there"),
-        ("clients/x", "import rich.table", "imported only when a person is looking"),
+        ("clients/x", "import rich.table", "imported only when it is needed"),
+        ("clients/x", "import numpy as np", "imported only when it is needed"),
     ],
 )
 def test_a_wrong_arrow_is_seen(room, source, complaint, tmp_path):
@@ -148,6 +153,7 @@ def test_a_wrong_arrow_is_seen(room, source, complaint, tmp_path):
         ),
         ("service/x", "from ..clients.errors import ZonetrackError\nfrom ..kernels import burst\nimport asyncio"),
         ("clients/x", "def show():\n    from rich.table import Table"),
+        ("clients/x", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import numpy as np"),
     ],
 )
 def test_a_right_arrow_is_left_alone(room, source, tmp_path):

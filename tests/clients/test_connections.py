@@ -42,8 +42,12 @@ def test_what_is_absent_is_zero_or_does_not_apply():
 def test_a_reply_whose_tuple_nat_has_changed():
     found = described(reply_src="10.0.0.8", reply_dst="203.0.113.9", reply_sport=8080, reply_dport=1024)
     assert found["reply"] == {
-        "src": "10.0.0.8", "dst": "203.0.113.9", "sport": 8080, "dport": 1024,
-        "packets": 0, "bytes": 0,
+        "src": "10.0.0.8",
+        "dst": "203.0.113.9",
+        "sport": 8080,
+        "dport": 1024,
+        "packets": 0,
+        "bytes": 0,
     }
 
 
@@ -77,12 +81,26 @@ def test_cells():
         ["state", ">u4", []],
         ["matrix", "<u4", [2, 2]],
         ["object", "|O", []],
+        *(
+            ["huge", "<u8", [1 << 40]],
+            ["none", "<u8", [0]],
+            ["text", "<u8", ["1"]],
+            ["short", "<u8"],
+            ["", "", []],
+            5,
+            None,
+        ),
     ],
-    ids=lambda field: field[0],
+    ids=str,
 )
 def test_fields_that_rows_do_not_have_are_refused(field):
-    with pytest.raises(RemoteProtocolError, match=f"a field {field[0]}"):
+    with pytest.raises(RemoteProtocolError, match=r"a field .* which is nothing that can be shown"):
         Rows([field])
+
+
+def test_rows_have_fields():
+    with pytest.raises(RemoteProtocolError, match="rows without fields"):
+        Rows([])
 
 
 def test_a_row_that_is_cut_off_is_refused():

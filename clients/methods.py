@@ -1,0 +1,180 @@
+"""Every method of the service, said once for both libraries: its name, its parameters, and what is made of its result.
+
+Each is one request, sent by ``call``, which a runtime brings along: in ``sync`` it returns the result, in ``aio`` a
+coroutine of it, and so do the methods.  Results are maps as the service sends them, except where a method says otherwise.
+
+    with connect() as ct:                            async with connect() as ct:
+        ct.limits.set(zone=5, limit=1000)                await ct.limits.set(zone=5, limit=1000)
+        ct.count(zone=5, proto="tcp")                    await ct.count(zone=5, proto="tcp")
+
+What a filter's keywords are stands in ``filters``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol, Unpack
+
+from .errors import RemoteProtocolError
+from .filters import Filter, wire_filter
+
+
+class Call(Protocol):
+    """Sends a request, and returns what ``pick`` makes of its result: at once, or as a coroutine."""
+
+    def __call__(self, method: str, params: dict[str, Any], pick: Callable[[Any], Any] = ..., /) -> Any:
+        """Ask."""
+        ...
+
+
+def whole(result: Any) -> Any:
+    """Return the result as it is."""
+    return result
+
+
+def entry(name: str) -> Callable[[Any], Any]:
+    """Return what picks one entry out of a result."""
+
+    def pick(result: Any) -> Any:
+        if not isinstance(result, dict) or name not in result:
+            raise RemoteProtocolError(f"a result without {name}")
+        return result[name]
+
+    return pick
+
+
+class Unsaid(Enum):
+    """What a parameter is that nobody gave, where None means something."""
+
+    UNSAID = "unsaid"
+
+
+UNSAID = Unsaid.UNSAID
+
+
+def given(**params: Any) -> dict[str, Any]:
+    """Return those parameters that were given: not None."""
+    return {name: value for name, value in params.items() if value is not None}
+
+
+class Limits:
+    """Most connections of a zone, of zones without an own limit, and of the whole table; beside them their counts."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def get(self, zone: int | None = None) -> Any:
+        """Return limits beside counts: of the table, and of one zone or all that have a limit of their own."""
+        return self._call("limits.get", given(zone=zone))
+
+    def set(
+        self,
+        *,
+        zone: int | None = None,
+        limit: int | Unsaid | None = UNSAID,
+        default: int | Unsaid | None = UNSAID,
+        total: int | Unsaid | None = UNSAID,
+    ) -> Any:
+        """Set limits; 0 refuses every connection, None is no limit.
+
+        Args:
+            zone: of which ``limit`` is.
+            limit: of that zone.
+            default: of all zones that have none of their own.
+            total: of the whole table; None: as many as it was made for.
+        """
+        wanted = {"zone": UNSAID if zone is None else zone, "limit": limit, "default": default, "global": total}
+        return self._call("limits.set", {name: value for name, value in wanted.items() if value is not UNSAID})
+
+    def unset(self, *, zone: int | None = None, default: bool = False) -> Any:
+        """Let a zone follow the default again, or let the default be none."""
+        return self._call("limits.unset", given(zone=zone, default=default or None))
+
+
+class Timeouts:
+    """Timeout policies: how long a connection may be silent, by the names of Linux."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def get(self, policy: int | None = None) -> Any:
+        """Return the policies, or one of them: seconds by name."""
+        return self._call("timeouts.get", given(policy=policy))
+
+    def set(self, policy: int, timeouts: dict[str, float | None]) -> Any:
+        """Change some timeouts of a policy, in seconds; None is the default again."""
+        return self._call("timeouts.set", {"policy": policy, "timeouts": timeouts})
+
+    def set_zone(self, zone: int, policy: int) -> Any:
+        """Let new connections of a zone follow a policy."""
+        return self._call("timeouts.set", {"zone": zone, "policy": policy})
+
+
+class Methods:
+    """What a client can ask, but for dumps, which the runtimes bring along.
+
+    Args:
+        call: sends a request.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.limits = Limits(call)
+        self.timeouts = Timeouts(call)
+
+    def hello(self) -> Any:
+        """Return versions, the name of the instance, and what we may do."""
+        return self.call("hello", {})
+
+    def stats(self) -> Any:
+        """Return the totals, and the counters of each worker and queue."""
+        return self.call("stats", {})
+
+    def coverage(self) -> Any:
+        """Return every counter by its name."""
+        return self.call("coverage", {})
+
+    def count(self, **filter: Unpack[Filter]) -> Any:
+        """Return the number of connections that are meant."""
+        return self.call("count", {"filter": wire_filter(**filter)}, entry("count"))
+
+    def delete(self, **filter: Unpack[Filter]) -> Any:
+        """Delete the connections that are meant; return how many there were.
+
+        Raises:
+            NothingMatchedError: there were none.
+            BadParameterError: the filter means all; that is what ``flush`` is for.
+        """
+        return self.call("delete", {"filter": wire_filter(**filter)}, entry("deleted"))
+
+    def flush(self, zone: int | None = None, *, wait: bool = True) -> Any:
+        """Let go of all connections, of a zone or of all; return how many there were, in how many zones.
+
+        Nobody finds them as soon as it has begun.  With ``wait`` the answer comes when they are no longer counted.
+        """
+        return self.call("flush", given(zone=zone, wait=None if wait else False))
+
+    def zones(self, zone: int | None = None) -> Any:
+        """Return a list of the zones in use, or of the one: with counts, limits and settings."""
+        return self.call("zones", given(zone=zone))
+
+    def workers(self) -> Any:
+        """Return a list of the workers, with their processes and counters."""
+        return self.call("workers", {})
+
+    def ports(self) -> Any:
+        """Return a list of the ports, with their queues."""
+        return self.call("ports", {})
+
+    def audit(self) -> Any:
+        """Check the invariants of the table, as far as they can be while others work on it."""
+        return self.call("audit", {})
+
+    def reload(self) -> Any:
+        """Let the service read its configuration again."""
+        return self.call("config.reload", {})
+
+    def stop(self, unlink: bool = False) -> Any:
+        """Let the service end; with ``unlink``, its table too."""
+        return self.call("stop", {"unlink": unlink})
