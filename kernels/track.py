@@ -17,19 +17,18 @@ from . import flow_states, icmp, outcome, tcp
 from .jit import inlined, kernel
 from .memory import record_at
 from .outcome import Outcome
-from .words import ZERO, u64
+from .words import ONE, ZERO, u64
 
 _TCP, _ICMP_QUERY = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY)
 _NONE = u64(Reason.NONE)
 _SEEN_REPLY, _STATUS_ASSURED = u64(Status.SEEN_REPLY), u64(Status.ASSURED)
 _FIXED_TIMEOUT = u64(Status.FIXED_TIMEOUT)
-_REPLY = u64(Way.REPLY)
 _RESTART, _INVALID = u64(Outcome.RESTART), u64(Outcome.INVALID)
 _COMMITTED, _ASSURED = u64(VerdictFlag.COMMITTED), u64(VerdictFlag.ASSURED)
 
 _CT_NEW = u64(CtState.TRK) | u64(CtState.NEW)
-_CT_EST = u64(CtState.TRK) | u64(CtState.EST)
-_CT_REPLY = _CT_EST | u64(CtState.RPL)
+_RPL = u64(CtState.RPL)
+assert CtState.EST == CtState.NEW + 1 and Way.REPLY == 1
 _CT_INVALID = u64(CtState.TRK) | u64(CtState.INV)
 
 entry_at = record_at(ENTRY)
@@ -110,14 +109,10 @@ def update(entry, way, parsed, settings, now_ms, verdict):
         verdict.ct_state = _CT_INVALID
         verdict.flags = ZERO
         return result
-    if way == _REPLY:
-        verdict.ct_state = _CT_REPLY
-        if status & _SEEN_REPLY == ZERO:
-            record.status = status | _SEEN_REPLY
-    elif status & _SEEN_REPLY != ZERO:
-        verdict.ct_state = _CT_EST
-    else:
-        verdict.ct_state = _CT_NEW
+    # without branches, for the way is as good as random: NEW + 1 is EST, and a reply is both EST and RPL
+    is_established = way | ((status // _SEEN_REPLY) & ONE)
+    verdict.ct_state = _CT_NEW + is_established + way * _RPL
+    record.status = status | (way * _SEEN_REPLY)
     if status & _STATUS_ASSURED != ZERO:
         verdict.flags = _COMMITTED | _ASSURED
     else:
