@@ -102,7 +102,9 @@ def _slots(table, prefixes):
     keys = [(int(r), entries[r]["key"]) for r in live]
     keys += [(r, extensions[entries[r]["extension"] - 1]["reply_key"]) for r, _ in keys if entries[r]["extension"]]
     keys = [(r, key) for r, key in keys if key[4]]
-    hashes = hashing.hash_keys(tables.SECRET, np.array([key for _, key in keys], "u8")) if keys else []
+    hashes = (
+        hashing.hash_keys(table.header[0]["secret"].tobytes(), np.array([key for _, key in keys], "u8")) if keys else []
+    )
     seen = {}
     for (record, key), hash_ in zip(keys, hashes, strict=True):
         if tuple(key.tolist()) in seen:
