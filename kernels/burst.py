@@ -25,6 +25,7 @@ from ..shm.layout import (
     FRAME,
     FRAME_BYTES,
     LINE_BYTES,
+    NO_RECORD,
     PARSED,
     PARSED_BYTES,
     VERDICT,
@@ -57,7 +58,7 @@ from . import (
 )
 from .jit import inlined, kernel
 from .outcome import Outcome
-from .words import ONE, ZERO, u64
+from .words import EIGHT, LOW_32, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 frame_at = memory.record_at(FRAME)
 parsed_at = memory.record_at(PARSED)
@@ -74,6 +75,9 @@ _VERDICT_SIZE = u64(VERDICT_BYTES)
 _LINE = u64(LINE_BYTES)
 _TWO_LINES = u64(2 * LINE_BYTES)
 _CREATED = offset(ENTRY, "created_ms")
+_FLAGS_SHIFT = u64(8) * offset(VERDICT, "flags")
+_PROTOCOL_SHIFT = u64(8) * offset(VERDICT, "protocol")
+assert [int(offset(VERDICT, field)) for field in ("ct_state", "reason", "zone", "record", "mark")] == [0, 1, 4, 8, 16]
 _NONE = u64(Reason.NONE)
 _ERROR = u64(PacketKind.ICMP_ERROR)
 
@@ -156,53 +160,38 @@ def _fetch(views, i):
 
 # ------------------------------------------------------------------------------------------------ verdicts
 @inlined
-def _no_record(verdict, parsed, ct_state, reason):
-    """Fill a verdict of a packet that has no connection."""
-    verdict.ct_state = ct_state
-    verdict.reason = reason
-    verdict.direction = u64(Way.ORIG)
-    verdict.flags = ZERO
-    verdict.zone = parsed.zone
-    verdict.protocol = parsed.protocol
-    verdict.state = ZERO
-    verdict.record = index.MISS
-    verdict.incarnation = ZERO
-    verdict.mark = ZERO
-    verdict.timeout_ms = ZERO
+def _no_record(verdict_address, parsed, ct_state, reason, flags):
+    """Write the verdict of a packet that has no connection: three words, not eleven fields."""
+    about = ct_state | (reason << EIGHT) | (flags << _FLAGS_SHIFT)
+    about |= (u64(parsed.zone) << THIRTY_TWO) | (u64(parsed.protocol) << _PROTOCOL_SHIFT)
+    memory.set_le64(verdict_address, about)
+    memory.set_le64(verdict_address + EIGHT, u64(NO_RECORD))
+    memory.set_le64(verdict_address + SIXTEEN, ZERO)
 
 
 @kernel
-def _refuse(views, parsed, verdict, reason):
+def _refuse(views, parsed, verdict_address, reason):
     """The verdict of a packet that is not tracked: not IP, never tracked, or invalid."""
     if reason == u64(Reason.NOIP):
-        _no_record(verdict, parsed, ZERO, reason)
-        verdict.flags = u64(VerdictFlag.NOIP)
+        _no_record(verdict_address, parsed, ZERO, reason, u64(VerdictFlag.NOIP))
     elif reason == u64(Reason.NOT_TRACKED):
-        _no_record(verdict, parsed, ZERO, reason)
-        verdict.flags = u64(VerdictFlag.UNTRACKED)
+        _no_record(verdict_address, parsed, ZERO, reason, u64(VerdictFlag.UNTRACKED))
         counters.count(views, Reason.UNTRACKED)
     else:
-        _no_record(verdict, parsed, u64(CtState.INV) | u64(CtState.TRK), reason)
+        _no_record(verdict_address, parsed, u64(CtState.INV) | u64(CtState.TRK), reason, ZERO)
         counters.count(views, Reason.INVALID)
     counters.count(views, reason)
 
 
 @inlined
-def _describe(entry, record, parsed, verdict):
-    """Fill what a verdict says of its connection; the record's lock is held."""
-    fields = entries.entry_at(entry)
-    verdict.zone = parsed.zone
-    verdict.protocol = parsed.protocol
-    verdict.record = record
-    verdict.incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
-    verdict.mark = fields.mark
-
-
-@inlined
-def _remaining(entry, now_ms):
-    """Return the milliseconds until a record expires, as they stand in a verdict."""
+def _describe(entry, record, parsed, now_ms, verdict_address):
+    """Write what a verdict says of its connection; the record's lock is held."""
+    verdict_at(verdict_address).zone = parsed.zone
+    incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
     expiry_ms = memory.read64(entry + entries.EXPIRY)
-    return min(expiry_ms - now_ms, u64(0xFFFFFFFF)) if expiry_ms > now_ms else ZERO
+    remaining_ms = min(expiry_ms - now_ms, LOW_32) if expiry_ms > now_ms else ZERO
+    memory.set_le64(verdict_address + EIGHT, record | (incarnation << THIRTY_TWO))
+    memory.set_le64(verdict_address + SIXTEEN, u64(entries.entry_at(entry).mark) | (remaining_ms << THIRTY_TWO))
 
 
 # ------------------------------------------------------------------------------------------------ a record that exists
@@ -255,7 +244,7 @@ def _account(fields, way, parsed):
 
 
 @inlined
-def _track_found(views, parsed, record, settings, now_ms, verdict):
+def _track_found(views, parsed, record, settings, now_ms, verdict_address):
     """Judge a packet of a connection whose lock is held, and update the connection.
 
     Returns:
@@ -270,6 +259,7 @@ def _track_found(views, parsed, record, settings, now_ms, verdict):
         counters.count(views, Reason.EXPIRED_ON_LOOKUP)
         return False
     way = _way(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
+    verdict = verdict_at(verdict_address)
     result = track.update(entry, way, parsed, settings, now_ms, verdict)
     kind = outcome.kind_of(result)
     if kind == u64(Outcome.RESTART):
@@ -279,8 +269,7 @@ def _track_found(views, parsed, record, settings, now_ms, verdict):
     _refresh(views, record, entry, result, now_ms)
     if outcome.is_counted(result):
         _account(fields, way, parsed)
-    _describe(entry, record, parsed, verdict)
-    verdict.timeout_ms = _remaining(entry, now_ms)
+    _describe(entry, record, parsed, now_ms, verdict_address)
     if kind == u64(Outcome.DELETE):
         delete_list.mark(views, record)
     locks.drop(entry + entries.LOCK)
@@ -294,22 +283,23 @@ def _track_found(views, parsed, record, settings, now_ms, verdict):
 
 
 @kernel
-def _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict):
+def _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_address):
     """An ICMP error: related to the connection of the packet that it quotes, and never more than that."""
     record = _find(views, parsed, i, nothing_made)
     if record == index.MISS or record == index.BUSY:
-        _refuse(views, parsed, verdict, u64(Reason.ICMP_UNMATCHED) if record == index.MISS else u64(Reason.BUSY))
+        reason = u64(Reason.ICMP_UNMATCHED) if record == index.MISS else u64(Reason.BUSY)
+        _refuse(views, parsed, verdict_address, reason)
         return
     entry = entries.address(views, record)
     fields = entries.entry_at(entry)
     if _is_expired(views, entry, settings, now_ms):
         delete_list.mark(views, record)
         locks.drop(entry + entries.LOCK)
-        _refuse(views, parsed, verdict, u64(Reason.ICMP_UNMATCHED))
+        _refuse(views, parsed, verdict_address, u64(Reason.ICMP_UNMATCHED))
         return
-    track.related(entry, _way(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply)), parsed, verdict)
-    _describe(entry, record, parsed, verdict)
-    verdict.timeout_ms = _remaining(entry, now_ms)
+    inner_way = _way(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply))
+    track.related(entry, inner_way, parsed, verdict_at(verdict_address))
+    _describe(entry, record, parsed, now_ms, verdict_address)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
     counters.count(views, Reason.HIT)
@@ -329,7 +319,7 @@ def _wanted(views, i, count, zone):
 
 
 @kernel
-def _make(views, parsed, i, count, settings, now_ms, verdict):
+def _make(views, parsed, i, count, settings, now_ms, verdict_address):
     """Make a record for a packet that found none.
 
     Returns:
@@ -372,16 +362,16 @@ def _make(views, parsed, i, count, settings, now_ms, verdict):
         entries.release(views, record)
         intents.done(views)
         return reason
+    verdict = verdict_at(verdict_address)
     verdict.flags = u64(VerdictFlag.COMMITTED)
     verdict.state = state
-    verdict.record = record
-    verdict.incarnation = incarnation
-    verdict.timeout_ms = min(expiry_ms - now_ms, u64(0xFFFFFFFF))
+    memory.set_le64(verdict_address + EIGHT, record | (incarnation << THIRTY_TWO))
+    verdict.timeout_ms = min(expiry_ms - now_ms, LOW_32)
     return reason
 
 
 @kernel
-def _open(views, parsed, i, count, flags, settings, now_ms, verdict):
+def _open(views, parsed, i, count, flags, settings, now_ms, verdict_address):
     """A packet that found nothing: may it open a connection, and if it shall be committed, make one.
 
     Returns:
@@ -389,44 +379,44 @@ def _open(views, parsed, i, count, flags, settings, now_ms, verdict):
     """
     reason = track.opens(parsed, settings)
     if reason != _NONE:
-        _refuse(views, parsed, verdict, reason)
+        _refuse(views, parsed, verdict_address, reason)
         return True
-    _no_record(verdict, parsed, u64(CtState.NEW) | u64(CtState.TRK), ZERO)
+    _no_record(verdict_address, parsed, u64(CtState.NEW) | u64(CtState.TRK), ZERO, ZERO)
     if flags & u64(FrameFlag.COMMIT) == ZERO:
         return True
-    reason = _make(views, parsed, i, count, settings, now_ms, verdict)
+    reason = _make(views, parsed, i, count, settings, now_ms, verdict_address)
     if reason == u64(Reason.ADOPTED):
         counters.count(views, reason)
         return False
     if reason != _NONE:
-        verdict.reason = reason
+        verdict_at(verdict_address).reason = reason
         counters.count(views, reason)
     return True
 
 
 # ------------------------------------------------------------------------------------------------ stage three
 @inlined
-def _track(views, frames, i, count, nothing_made, now_ms, verdict):
+def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
     """Track packet ``i``: the only stage that decides.  Returns whether it missed, so may have made a record."""
     parsed = _parsed(views, i)
     if u64(parsed.reason) != _NONE:
-        _refuse(views, parsed, verdict, u64(parsed.reason))
+        _refuse(views, parsed, verdict_address, u64(parsed.reason))
         return False
     settings = zones.settings_of(views, u64(parsed.zone))
     if u64(parsed.kind) == _ERROR:
-        _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict)
+        _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_address)
         return False
     for _ in range(MAKE_ROUNDS_MAX):
         record = _find(views, parsed, i, nothing_made)
         if record == index.BUSY:
             break
-        if record != index.MISS and _track_found(views, parsed, record, settings, now_ms, verdict):
+        if record != index.MISS and _track_found(views, parsed, record, settings, now_ms, verdict_address):
             return False
         flags = u64(frame_at(frames + i * _FRAME_SIZE).flags)
-        if _open(views, parsed, i, count, flags, settings, now_ms, verdict):
+        if _open(views, parsed, i, count, flags, settings, now_ms, verdict_address):
             return True
         nothing_made = False
-    _refuse(views, parsed, verdict, u64(Reason.BUSY))
+    _refuse(views, parsed, verdict_address, u64(Reason.BUSY))
     return False
 
 
@@ -466,17 +456,20 @@ def track_burst(views, frames, count, now_ms, verdicts):
     for i in range(count):
         if u64(i) + AHEAD < count:
             _fetch(views, u64(i) + AHEAD)
-        verdict = verdict_at(verdicts + u64(i) * _VERDICT_SIZE)
-        if patient and delete_list.is_crowded(views):
-            delete_list.run(views)
-            patient = not delete_list.is_crowded(views)  # else its lines wait for a lock: once in a burst is enough
-        if not delete_list.has_room(views):
-            _refuse(views, _parsed(views, u64(i)), verdict, u64(Reason.BUSY))
-        elif _track(views, frames, u64(i), count, nothing_made, now_ms, verdict):
+        at = verdicts + u64(i) * _VERDICT_SIZE
+        has_room = True
+        if delete_list.is_crowded(views):
+            if patient:
+                delete_list.run(views)
+                patient = not delete_list.is_crowded(views)  # else its lines wait for a lock: once in a burst is enough
+            has_room = delete_list.has_room(views)
+        if not has_room:
+            _refuse(views, _parsed(views, u64(i)), at, u64(Reason.BUSY))
+        elif _track(views, frames, u64(i), count, nothing_made, now_ms, at):
             missed += ONE
-            nothing_made = nothing_made and u64(verdict.flags) == ZERO
+            nothing_made = nothing_made and u64(verdict_at(at).flags) == ZERO
         bytes_ += u64(_parsed(views, u64(i)).ip_bytes)
-        if u64(verdict.ct_state) & u64(CtState.INV) == ZERO:
+        if u64(verdict_at(at).ct_state) & u64(CtState.INV) == ZERO:
             valid += ONE
     zones.return_credit(views)
     counters.add(views, Reason.PACKETS, count)
