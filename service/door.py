@@ -26,7 +26,8 @@ from ..clients.errors import ZonetrackError
 
 PATH_BYTES_MAX = 107
 """A sockaddr_un has 108 bytes for the path, the last of which is 0 (unix(7))."""
-BACKLOG = 128
+BACKLOG = 1024
+"""Clients that wait to be let in: who comes when it is full is refused by the kernel, or waits, as he likes."""
 MODE = 0o600
 GROUP_MODE = 0o660
 SO_PEERGROUPS = 59  # socket(7): supplementary groups of the peer, since Linux 4.13

@@ -1,0 +1,348 @@
+"""What clients can ask for: a table of methods, each with its rights, its parameters and the function that answers.
+
+    request -> method known? -> rights? -> parameters read -> handler -> result, or one of the closed list of codes
+
+This is the one place where exceptions become codes.  Handlers return plain values; what walks the table does so on a
+runner's thread, and what builds long lists does it on another, so that the loop is never held up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import reprlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..clients import wire
+from ..clients.errors import (
+    BadParameterError,
+    FailedError,
+    ForbiddenError,
+    NothingMatchedError,
+    ServerError,
+    UnknownMethodError,
+    ZonetrackError,
+)
+from ..shm.layout import digest
+from . import audit, filters, log, parameters, policies, snapshot
+from .context import Context, Order
+from .door import Peer, Rights
+from .flusher import Flusher
+from .limits import Quotas
+from .parameters import ABSENT, Parameter, flag, nothing_or, whole
+from .policies import Policies
+from .runner import Runner
+from .snapshot import Snapshot
+from .stats import Stats
+
+VERSION = importlib.metadata.version("zonetrack")
+CURSOR_MAX = (1 << 63) - 1
+_log = log.logger("control")
+
+
+@dataclass
+class Desk:
+    """Everything that handlers work with; one a process."""
+
+    context: Context
+    figures: Callable[[], dict[str, Any]]
+    """The server's own figures."""
+    began_s: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        """Take the runners' places on the roster."""
+        table = self.context.table
+        self.runners: list[Runner] = []
+        try:
+            walker, flusher, auditor = (self._take(name) for name in ("walker", "flusher", "auditor"))
+        except BaseException:
+            self.close()
+            raise
+        self.snapshot, self.flusher, self.auditor = Snapshot(table, walker), Flusher(table, flusher), auditor
+        self.stats, self.quotas, self.policies = Stats(table), Quotas(table), Policies(table)
+
+    def _take(self, name: str) -> Runner:
+        runner = Runner(self.context.table, name)
+        self.runners.append(runner)
+        return runner
+
+    def close(self) -> None:
+        """Wait for what is under way, and leave the roster."""
+        for runner in self.runners:
+            try:
+                runner.close()
+            except ZonetrackError as error:
+                _log.warning("a place is left behind: %s", error)
+
+
+class Client(NamedTuple):
+    """Who asks."""
+
+    peer: Peer
+    rights: Rights
+
+
+Handler = Callable[..., Awaitable[Any]]
+
+
+class Method(NamedTuple):
+    """A row of the table: what it takes to call it, and what answers."""
+
+    rights: Rights
+    handler: Handler
+    parameters: dict[str, Parameter]
+
+
+METHODS: dict[str, Method] = {}
+
+
+def method(name: str, rights: Rights, known: dict[str, Parameter] | None = None) -> Callable[[Handler], Handler]:
+    """Put a handler into the table."""
+
+    def put(handler: Handler) -> Handler:
+        METHODS[name] = Method(rights, handler, known or {})
+        return handler
+
+    return put
+
+
+async def answer(desk: Desk, client: Client, request: wire.Request) -> bytes:
+    """Return the bytes that answer a request; never raises but when it is cancelled."""
+    try:
+        return wire.response(request.id, await call(desk, client, request))
+    except ServerError as error:
+        return wire.failure(request.id, error.code, str(error), error.detail)
+    except ZonetrackError as error:
+        return wire.failure(request.id, FailedError.code, str(error))
+    except Exception as error:
+        # a mistake of ours: the client is told what, the log where
+        _log.error("%s failed", reprlib.repr(request.method), exc_info=error)
+        return wire.failure(request.id, FailedError.code, f"{type(error).__name__}: {error}")
+
+
+async def call(desk: Desk, client: Client, request: wire.Request) -> Any:
+    """Return the result of a request.
+
+    Raises:
+        ServerError: it is refused, or failed.
+        ZonetrackError: it failed.
+    """
+    found = METHODS.get(request.method)
+    if found is None:
+        near = parameters.nearest(request.method, METHODS)
+        shown = reprlib.repr(request.method)
+        raise UnknownMethodError(
+            f"there is no method {shown}{parameters.hint(near)}", {"method": request.method[:100]} | near
+        )
+    if client.rights < found.rights:
+        need = found.rights.name.lower()
+        raise ForbiddenError(
+            f"{request.method} needs the right to {need}, which user {client.peer.uid} does not have here",
+            {"needs": need},
+        )
+    values = parameters.read(request.method, found.parameters, request.params)
+    return await found.handler(desk, client, **values)
+
+
+_FILTER = Parameter(filters.read, filters.EVERYTHING)
+_ANY_ZONE = Parameter(nothing_or(parameters.zone), None)
+
+
+# ------------------------------------------------------------------------------------------------ who is there
+@method("hello", Rights.READ)
+async def hello(desk: Desk, client: Client) -> dict[str, Any]:
+    """Say who answers, and what the client may do."""
+    return {
+        "protocol": wire.VERSION,
+        "version": VERSION,
+        "format": f"{digest():016x}",
+        "instance": desk.context.instance,
+        "keeper": desk.context.keeper,
+        "rights": client.rights.name.lower(),
+        "methods": sorted(METHODS),
+    }
+
+
+@method("stats", Rights.READ)
+async def stats(desk: Desk, client: Client) -> dict[str, Any]:
+    """Return the figures of everything."""
+    return {
+        "instance": desk.context.instance,
+        "time": time.time(),
+        "uptime_s": round(time.time() - desk.began_s, 3),
+        **desk.stats.totals(),
+        "counters": {name: count for name, count in desk.stats.counters().items() if count},
+        "workers": await workers(desk, client),
+        "ports": desk.context.ports(),
+        "zones": desk.stats.busiest(),
+        "control": desk.figures(),
+    }
+
+
+@method("coverage", Rights.READ)
+async def coverage(desk: Desk, client: Client) -> dict[str, int]:
+    """Return every counter by name."""
+    return desk.stats.counters()
+
+
+@method("workers", Rights.READ)
+async def workers(desk: Desk, client: Client) -> list[dict[str, Any]]:
+    """Return each worker with its counters."""
+    return [
+        worker | ({"counters": desk.stats.of_place(worker["owner"])} if worker.get("owner") else {})
+        for worker in desk.context.workers()
+    ]
+
+
+@method("ports", Rights.READ)
+async def ports(desk: Desk, client: Client) -> list[dict[str, Any]]:
+    """Return each port and its queues."""
+    return desk.context.ports()
+
+
+@method("zones", Rights.READ, {"zone": _ANY_ZONE})
+async def zones(desk: Desk, client: Client, zone: int | None) -> list[dict[str, Any]]:
+    """Return the zones in use, or the one that is asked for."""
+    if zone is not None:
+        return [desk.stats.zone(zone)]
+    return await asyncio.to_thread(desk.stats.zones)
+
+
+# ------------------------------------------------------------------------------------------------ connections
+@method("count", Rights.READ, {"filter": _FILTER})
+async def count(desk: Desk, client: Client, filter: filters.Wanted) -> dict[str, int]:
+    """Count connections; without a filter, or by zone alone, what the limits count, at once."""
+    if filter.is_counted:
+        return {"count": desk.stats.count(filter.zone)}
+    return {"count": await desk.snapshot.count(filter)}
+
+
+@method(
+    "dump",
+    Rights.READ,
+    {
+        "cursor": Parameter(whole(0, CURSOR_MAX), 0),
+        "limit": Parameter(whole(1, (1 << 32) - 1), snapshot.PAGE_RECORDS_MAX),
+        "filter": _FILTER,
+    },
+)
+async def dump(desk: Desk, client: Client, cursor: int, limit: int, filter: filters.Wanted) -> dict[str, Any]:
+    """Return a page of connections: at most as many as ``limit`` says and fit, from the cursor on."""
+    return snapshot.as_answer(await desk.snapshot.page(filter, cursor, limit))
+
+
+@method("delete", Rights.WRITE, {"filter": Parameter(filters.read)})
+async def delete(desk: Desk, client: Client, filter: filters.Wanted) -> dict[str, int]:
+    """Delete the connections that a filter means; one that means all is refused, for that is what a flush is for."""
+    if not filter.names:
+        raise BadParameterError("filter: says nothing; to remove all connections, flush", {"parameter": "filter"})
+    deleted = await desk.snapshot.delete(filter)
+    if not deleted:
+        raise NothingMatchedError("no connection is like that")
+    return {"deleted": deleted}
+
+
+@method("flush", Rights.WRITE, {"zone": _ANY_ZONE, "wait": Parameter(flag, True)})
+async def flush(desk: Desk, client: Client, zone: int | None, wait: bool) -> dict[str, int]:
+    """Empty a zone, or all; answers when all came home, or with ``wait`` false as soon as the zone is empty to see."""
+    chosen = desk.flusher.in_use() if zone is None else [zone]
+    return {"zones": len(chosen), "flushed": await desk.flusher.flush(chosen, wait=wait)}
+
+
+# ------------------------------------------------------------------------------------------------ limits, timeouts
+@method("limits.get", Rights.READ, {"zone": _ANY_ZONE})
+async def limits_get(desk: Desk, client: Client, zone: int | None) -> dict[str, Any]:
+    """Return limits beside counts."""
+    return await asyncio.to_thread(desk.quotas.get, zone)
+
+
+@method(
+    "limits.set",
+    Rights.WRITE,
+    {
+        "global": Parameter(parameters.limit, ABSENT),
+        "default": Parameter(parameters.limit, ABSENT),
+        "zone": Parameter(parameters.zone, ABSENT),
+        "limit": Parameter(parameters.limit, ABSENT),
+    },
+)
+async def limits_set(desk: Desk, client: Client, **given: Any) -> dict[str, Any]:
+    """Set ``global``, ``default``, and the ``limit`` of ``zone``; nil is no limit."""
+    total, default, zone, limit = (given[name] for name in ("global", "default", "zone", "limit"))
+    if (zone is ABSENT) != (limit is ABSENT):
+        raise BadParameterError("limits.set: zone and limit go together", {"parameter": "zone"})
+    if total is ABSENT and default is ABSENT and zone is ABSENT:
+        raise BadParameterError("limits.set: name global, default, or zone and limit", {"parameter": "global"})
+    if total is not ABSENT:  # first, for it may be refused
+        desk.quotas.set_total(total)
+    if default is not ABSENT:
+        desk.quotas.set_default(default)
+    if zone is not ABSENT:
+        desk.quotas.set_zone(zone, limit)
+    return {}
+
+
+@method("limits.unset", Rights.WRITE, {"default": Parameter(flag, False), "zone": _ANY_ZONE})
+async def limits_unset(desk: Desk, client: Client, default: bool, zone: int | None) -> dict[str, Any]:
+    """Take away the default limit, and that of ``zone``, which follows the default then."""
+    if not default and zone is None:
+        raise BadParameterError("limits.unset: name default, or zone", {"parameter": "zone"})
+    if default:
+        desk.quotas.set_default(None)
+    if zone is not None and not desk.quotas.unset_zone(zone):
+        raise NothingMatchedError(f"zone {zone} has no limit of its own", {"zone": zone})
+    return {}
+
+
+_POLICY = Parameter(parameters.policy)
+
+
+@method("timeouts.get", Rights.READ, {"policy": Parameter(nothing_or(parameters.policy), None)})
+async def timeouts_get(desk: Desk, client: Client, policy: int | None) -> dict[str, Any]:
+    """Return the lengths of timeouts by policy, and the policies of zones."""
+    return await asyncio.to_thread(desk.policies.get, policy)
+
+
+@method(
+    "timeouts.set",
+    Rights.WRITE,
+    {"policy": _POLICY, "timeouts": Parameter(policies.lengths, None), "zone": _ANY_ZONE},
+)
+async def timeouts_set(
+    desk: Desk, client: Client, policy: int, timeouts: dict[policies.Timeout, int] | None, zone: int | None
+) -> dict[str, Any]:
+    """Change lengths of a policy, give it to a zone, or both."""
+    if timeouts is None and zone is None:
+        raise BadParameterError("timeouts.set: say timeouts, or a zone", {"parameter": "timeouts"})
+    if timeouts is not None:
+        desk.policies.set(policy, timeouts)
+    if zone is not None:
+        desk.policies.set_zone(zone, policy)
+    return {}
+
+
+# ------------------------------------------------------------------------------------------------ the service
+@method("audit", Rights.WRITE)
+async def audit_table(desk: Desk, client: Client) -> dict[str, str | None]:
+    """Check what holds in every state of the table; ``broken`` is nil when all does."""
+    table = desk.context.table
+    broken = await desk.auditor.do(lambda views: audit.live(table, int(views["me"])))
+    return {"broken": None if broken is None else str(broken)}
+
+
+@method("config.reload", Rights.WRITE)
+async def config_reload(desk: Desk, client: Client) -> dict[str, Any]:
+    """Have the keeper read the configuration again, if it is a good one."""
+    told = await asyncio.to_thread(desk.context.check_config)
+    desk.context.order(Order.RELOAD)
+    return told
+
+
+@method("stop", Rights.WRITE, {"unlink": Parameter(flag, False)})
+async def stop(desk: Desk, client: Client, unlink: bool) -> dict[str, Any]:
+    """Have the keeper stop the service; with ``unlink`` it removes the table too."""
+    desk.context.order(Order.DISCARD if unlink else Order.STOP)
+    return {"keeper": desk.context.keeper}

@@ -1,0 +1,120 @@
+"""Figures of a table in plain values: counters by name, connections and limits of zones, who is on the roster.
+
+Counters have one writer each and are read as they stand; sums over all places count since the table was made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..shm import roster
+from ..shm.layout import (
+    GLOBAL,
+    QUOTA,
+    SETTINGS_DEFAULT,
+    UNLIMITED,
+    ZONE,
+    Profile,
+    Region,
+    Setting,
+)
+from ..shm.reasons import Reason
+from ..shm.views import Table
+
+COUNTED = {reason: reason.name.lower() for reason in Reason if reason is not Reason.NONE}
+ZONES_SHOWN = 256
+"""Of the totals; ``zones`` has them all."""
+OF_WORKERS = (
+    *(Reason.PACKETS, Reason.BYTES, Reason.HIT, Reason.MISS, Reason.INVALID, Reason.INSERT, Reason.REMOVE),
+    *(Reason.SWEPT, Reason.BUSY),
+)
+"""Counters that are shown of each worker."""
+
+
+def limit_of(value: int) -> int | None:
+    """Return a limit as clients have it: None is no limit."""
+    return None if value == UNLIMITED else int(value)
+
+
+class Stats:
+    """Reads the figures of one table."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._places = roster.participants(table)
+        self._globals = table.array(Region.CONTROL, "globals", GLOBAL)
+        self._zones = table.array(Region.CONTROL, "zones", ZONE)
+        self._quotas = table.array(Region.CONTROL, "quotas", QUOTA)
+
+    # -------------------------------------------------------------------------------------------- counters
+    def counters(self) -> dict[str, int]:
+        """Return every counter by its name, of all participants together."""
+        totals = self._places["counters"].sum(axis=0)
+        return {name: int(totals[reason]) for reason, name in COUNTED.items()}
+
+    def of_place(self, owner: int) -> dict[str, int]:
+        """Return the counters of a place on the roster that tell of a worker's work."""
+        counters = self._places[owner - 1]["counters"]
+        return {COUNTED[reason]: int(counters[reason]) for reason in OF_WORKERS}
+
+    def participants(self) -> list[dict[str, Any]]:
+        """Return who is on the roster."""
+        return [
+            {
+                "owner": place.owner,
+                "pid": place.pid,
+                "kind": place.kind.name.lower(),
+                "attendance": place.attendance.name.lower(),
+                "alive": place.alive,
+            }
+            for place in roster.present(self.table)
+        ]
+
+    # -------------------------------------------------------------------------------------------- connections
+    def count(self, zone: int | None = None) -> int:
+        """Return the connections of a zone, or of all, as limits see them: what has expired and was not swept yet is in."""
+        return int(self._globals["count"][0] if zone is None else self._quotas["count"][zone])
+
+    def totals(self) -> dict[str, Any]:
+        """Return what there is of the whole table."""
+        geometry = self.table.geometry
+        return {
+            "connections": self.count(),
+            "limit": limit_of(self._globals["limit"][0]),
+            "capacity": geometry.connections,
+            "zones_in_use": int(np.count_nonzero(self._quotas["count"])),
+            "table_bytes": geometry.total_bytes,
+        }
+
+    # -------------------------------------------------------------------------------------------- zones
+    def busiest(self) -> list[dict[str, Any]]:
+        """Return the zones with the most connections."""
+        counts = self._quotas["count"]
+        in_use = np.flatnonzero(counts)
+        order = np.argsort(counts[in_use], kind="stable")[::-1][:ZONES_SHOWN]
+        return [{"zone": int(zone), "count": int(counts[zone])} for zone in in_use[order]]
+
+    def zones(self) -> list[dict[str, Any]]:
+        """Return every zone that has connections, or something set that others have not."""
+        shown = self._quotas["count"] != 0
+        shown |= self._quotas["has_limit"] != 0
+        shown |= self._zones["policy"] != 0
+        return [self.zone(int(zone)) for zone in np.flatnonzero(shown)]
+
+    def zone(self, zone: int) -> dict[str, Any]:
+        """Return one zone."""
+        quota, hot = self._quotas[zone], self._zones[zone]
+        settings = int(hot["settings"])
+        found = {
+            "zone": zone,
+            "count": int(quota["count"]),
+            "limit": limit_of(quota["limit"] if quota["has_limit"] else self._globals["zone_limit_default"][0]),
+            "limit_is_own": bool(quota["has_limit"]),
+            "policy": int(hot["policy"]),
+            "profile": Profile(int(hot["profile"])).name.lower(),
+        }
+        if settings != SETTINGS_DEFAULT:
+            found["settings"] = [bit.name.lower() for bit in Setting if settings & bit]
+        return found
