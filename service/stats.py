@@ -1,4 +1,4 @@
-"""Figures of a table in plain values: counters by name, connections and limits of zones, who is on the roster.
+"""Figures of a table in plain values: counters by name, connections and limits of zones.
 
 Counters have one writer each and are read as they stand; sums over all places count since the table was made.
 """
@@ -58,19 +58,6 @@ class Stats:
         """Return the counters of a place on the roster that tell of a worker's work."""
         counters = self._places[owner - 1]["counters"]
         return {COUNTED[reason]: int(counters[reason]) for reason in OF_WORKERS}
-
-    def participants(self) -> list[dict[str, Any]]:
-        """Return who is on the roster."""
-        return [
-            {
-                "owner": place.owner,
-                "pid": place.pid,
-                "kind": place.kind.name.lower(),
-                "attendance": place.attendance.name.lower(),
-                "alive": place.alive,
-            }
-            for place in roster.present(self.table)
-        ]
 
     # -------------------------------------------------------------------------------------------- connections
     def count(self, zone: int | None = None) -> int:

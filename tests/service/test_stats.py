@@ -1,0 +1,72 @@
+"""Figures are sums over all who count, in plain values that the wire can carry."""
+
+import msgpack
+import pytest
+import tables
+from tables import Participant
+from zonetrack.service.limits import Quotas
+from zonetrack.service.policies import Policies
+from zonetrack.service.stats import ZONES_SHOWN, Stats
+from zonetrack.shm.layout import SETTINGS_DEFAULT, Profile, Setting
+from zonetrack.shm.reasons import Reason
+
+
+@pytest.fixture
+def table():
+    return tables.small(2000, zones=400)
+
+
+@pytest.fixture
+def stats(table):
+    return Stats(table)
+
+
+def test_counters_of_all_are_added_up_by_name(table, stats):
+    me, other = Participant(table), Participant(table)
+    me.made(tables.keys(5, zone=1))
+    other.made(tables.keys(7, zone=2))
+    other.remove(tables.keys(2, zone=2))
+    counters = stats.counters()
+    assert set(counters) == {reason.name.lower() for reason in Reason} - {"none"}
+    assert (counters["insert"], counters["remove"]) == (12, 2)
+    assert (stats.of_place(me.me)["insert"], stats.of_place(other.me)["insert"]) == (5, 7)
+
+
+def test_counts_and_totals(table, stats):
+    Participant(table).made(tables.keys(5, zone=1))
+    assert (stats.count(), stats.count(1), stats.count(2)) == (5, 5, 0)
+    totals = stats.totals()
+    assert (totals["connections"], totals["limit"], totals["capacity"], totals["zones_in_use"]) == (5, 2000, 2000, 1)
+    assert totals["table_bytes"] == table.geometry.total_bytes
+
+
+def test_zones_that_are_in_use_or_set_are_shown(table, stats):
+    Participant(table).made(tables.keys(5, zone=1))
+    Quotas(table).set_zone(2, 10)
+    Quotas(table).set_default(99)
+    Policies(table).set_zone(3, 7)
+    tables.zones(table)["settings"][3] = SETTINGS_DEFAULT & ~Setting.LOOSE
+    tables.zones(table)["profile"][3] = Profile.OVS
+    common = {"policy": 0, "profile": "netfilter"}
+    assert stats.zones() == [
+        {"zone": 1, "count": 5, "limit": 99, "limit_is_own": False} | common,
+        {"zone": 2, "count": 0, "limit": 10, "limit_is_own": True} | common,
+        {"zone": 3, "count": 0, "limit": 99, "limit_is_own": False}
+        | {"policy": 7, "profile": "ovs", "settings": ["seq_check", "checksum"]},
+    ]
+
+
+def test_the_busiest_zones_come_first_and_are_not_too_many(table, stats):
+    me = Participant(table)
+    for zone in range(300):
+        me.made(tables.keys(1 + (zone == 77) + 2 * (zone == 33), zone=zone))
+    busiest = stats.busiest()
+    assert len(busiest) == ZONES_SHOWN
+    assert busiest[:2] == [{"zone": 33, "count": 3}, {"zone": 77, "count": 2}]
+
+
+def test_all_of_it_can_be_packed(table, stats):
+    me = Participant(table)
+    me.made(tables.keys(5, zone=1))
+    everything = [stats.counters(), stats.of_place(me.me), stats.totals(), stats.busiest()]
+    assert msgpack.unpackb(msgpack.packb([*everything, stats.zones()]))
