@@ -26,6 +26,7 @@ from ..clients.errors import (
     UnknownMethodError,
     ZonetrackError,
 )
+from ..shm.errors import NotAtRest
 from ..shm.layout import digest
 from . import audit, filters, log, parameters, policies, snapshot
 from .context import Context, Order
@@ -74,7 +75,7 @@ class Desk:
         for runner in self.runners:
             try:
                 runner.close()
-            except ZonetrackError as error:
+            except NotAtRest as error:
                 _log.warning("a place is left behind: %s", error)
 
 
