@@ -23,6 +23,19 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "serve": Command("zonetrack.service.serve_command:command", "Run the service: workers, ports, the control socket."),
+    "list": Command("zonetrack.clients.connection_commands:list_command", "List connections, in several formats."),
+    "count": Command("zonetrack.clients.connection_commands:count_command", "Count connections."),
+    "delete": Command("zonetrack.clients.connection_commands:delete_command", "Delete connections."),
+    "flush": Command("zonetrack.clients.connection_commands:flush_command", "Be rid of all connections, or a zone's."),
+    "limits": Command("zonetrack.clients.limits_command:command", "Show and set limits of connections."),
+    "timeouts": Command("zonetrack.clients.timeouts_command:command", "Show and set timeouts, by policy and zone."),
+    "stats": Command("zonetrack.clients.stats_commands:stats_command", "Show totals, workers, queues, zones."),
+    "coverage": Command("zonetrack.clients.stats_commands:coverage_command", "Show every counter by name."),
+    "zones": Command("zonetrack.clients.stats_commands:zones_command", "Show the zones in use."),
+    "workers": Command("zonetrack.clients.stats_commands:workers_command", "Show the workers."),
+    "ports": Command("zonetrack.clients.stats_commands:ports_command", "Show the ports and their queues."),
+    "stop": Command("zonetrack.clients.stop_command:command", "Stop the service."),
     "replay": Command("zonetrack.service.replay_command:command", "Track captures, and show their connections."),
     "load": Command("zonetrack.clients.load:command", "Load the table with generated traffic, and measure it."),
     "audit": Command(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..shm.layout import GLOBAL, QUOTA, ZONE, Region, Setting
+from ..shm.layout import UNLIMITED, ZONE, Region, Setting
 from ..shm.views import Table
 from .config import Config, Limits, Tracking
+from .limits import Quotas
 
 
 def apply(table: Table, config: Config) -> None:
@@ -19,16 +20,22 @@ def apply(table: Table, config: Config) -> None:
 
 
 def limit(table: Table, limits: Limits) -> None:
-    """Write the limits that are named."""
-    totals = table.array(Region.CONTROL, "globals", GLOBAL)
+    """Write the limits that are named.
+
+    Raises:
+        BadParameterError: the table was made for fewer connections than its limit.
+    """
+    quotas = Quotas(table)
     if limits.global_ is not None:
-        totals["limit"] = limits.global_
+        quotas.set_total(_number(limits.global_))
     if limits.default is not None:
-        totals["zone_limit_default"] = limits.default
-    quotas = table.array(Region.CONTROL, "quotas", QUOTA)
+        quotas.set_default(_number(limits.default))
     for zone, most in limits.zones.items():
-        quotas[zone]["limit"] = most  # before the word that says that it holds
-        quotas[zone]["has_limit"] = 1
+        quotas.set_zone(zone, _number(most))
+
+
+def _number(limit: int) -> int | None:
+    return None if limit == UNLIMITED else limit
 
 
 def judge(table: Table, tracking: Tracking) -> None:

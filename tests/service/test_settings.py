@@ -1,6 +1,7 @@
 """A configuration is written into a table, and what it does not name is left alone."""
 
 import pytest
+from zonetrack.clients.errors import BadParameterError
 from zonetrack.service import settings
 from zonetrack.service.config import Config, Limits, Tracking
 from zonetrack.shm import segment
@@ -31,6 +32,13 @@ def test_limits_that_are_named(table):
     ]
     settings.apply(table, Config(limits=Limits(default=UNLIMITED)))
     assert (totals["limit"], totals["zone_limit_default"], quotas[5]["limit"]) == (50, UNLIMITED, 7)
+
+
+def test_no_limit_is_more_than_the_table_was_made_for(table):
+    settings.apply(table, Config(limits=Limits(global_=UNLIMITED)))
+    assert table.array(Region.CONTROL, "globals", GLOBAL)["limit"][0] == 100
+    with pytest.raises(BadParameterError, match="made for 100 connections"):
+        settings.apply(table, Config(limits=Limits(global_=101)))
 
 
 def test_every_zone_is_judged_alike(table):

@@ -1,0 +1,268 @@
+"""The whole service, as its users meet it: real processes, packets through ports, questions over the socket.
+
+Nothing here knows of a kernel but the port's client, and the audit at the end.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+
+import conversations
+import numpy as np
+import ports
+import pytest
+from services import Service
+from zonetrack.clients.errors import Exit, NothingMatchedError
+from zonetrack.clients.port import PortClosedError, Queue, frames_of
+from zonetrack.clients.sync import connect
+from zonetrack.service import audit
+from zonetrack.service.labels import label
+from zonetrack.shm import segment
+from zonetrack.shm.errors import Missing
+from zonetrack.shm.layout import DESCRIPTOR
+
+PATIENCE_MS = 60_000
+CLIENTS = 6
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Return a function that starts a service and waits until it is ready; it is taken away after the test."""
+    with contextlib.ExitStack() as started:
+
+        def start(*flags, **more):
+            service = Service(tmp_path, "--max-connections", 4000, *flags, **more)
+            return started.enter_context(service).until_ready()
+
+        yield start
+
+
+def ask(service):
+    """Return a client of a service's socket."""
+    return connect(socket=service.socket)
+
+
+def talk(queue, packets):
+    """Send packets through a queue, no more under way than come back; returns all answers, in their order."""
+    answers, room = [], np.zeros(queue.slots, DESCRIPTOR)
+    frames, kept = frames_of(packets)
+    sent = 0
+    while len(answers) < len(packets):
+        ahead = queue.slots - (sent - len(answers))
+        sent += queue.send(frames[sent : sent + ahead], tag=sent)
+        assert queue.wait(PATIENCE_MS), "no answer"
+        answers += room[: queue.receive(room)].tolist()
+    del kept
+    found = np.array(answers, DESCRIPTOR)
+    assert found["tag"].tolist() == list(range(len(packets)))
+    return found
+
+
+def labels(answers):
+    """Return the short label of each answer."""
+    return [label(int(v["ct_state"]), int(v["direction"]), int(v["flags"])) for v in answers["verdict"]]
+
+
+def replayed(path):
+    """Return the label of each packet of a capture, as ``zonetrack replay`` prints them."""
+    run = [sys.executable, "-m", "zonetrack.service", "replay", "--packets", "--json", path]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    return [json.loads(line)["label"] for line in done.stdout.splitlines()]
+
+
+def host_of(packet):
+    """Return the number of the client that a packet of ``conversations.mixed`` comes from or goes to."""
+    ends = (packet.src, packet.dst)
+    (number,) = [n for n in range(1, CLIENTS + 1) if f"192.0.2.{n}" in ends or f"2001:db8::{n}" in ends]
+    return number
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+def test_captures_get_the_labels_that_replay_gives(serve, tmp_path, queues):
+    packets = conversations.mixed(CLIENTS)
+    expected = replayed(conversations.write(tmp_path / "x.pcap", packets))
+    frames = [captured.data for captured in conversations.captured(packets)]
+    service = serve("--workers", queues, "--port", f"shm:lab,queues={queues},zone=5")
+    found = [None] * len(frames)
+    with contextlib.ExitStack() as stack:
+        for queue in range(queues):
+            own = [n for n, packet in enumerate(packets) if host_of(packet) % queues == queue]
+            client = stack.enter_context(Queue("lab", queue, service.instance))
+            for n, said in zip(own, labels(talk(client, [frames[n] for n in own])), strict=True):
+                found[n] = said
+    assert found == expected
+    with ask(service) as ct:
+        assert ct.count() == ct.count(zone=5) == len(set(ct.dump()["id"].tolist()))
+        assert ct.count(proto="tcp") == 2 * CLIENTS
+        assert sum(worker["packets"] for worker in ct.workers()) == len(frames)
+    assert service.stop() == Exit.OK
+    assert audit.at_rest(service.table) is None
+
+
+class Traffic:
+    """A thread that sends datagrams of new connections through a queue, and counts what comes back, until it is left."""
+
+    def __init__(self, service, queue=0):
+        self.client = Queue("lab", queue, service.instance)
+        self.answered = 0
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        room, first = np.zeros(64, DESCRIPTOR), 0
+        while not self._enough.is_set():
+            ports.send(self.client, ports.datagrams(32, first % 60_000))
+            first += 32
+            if self.client.wait(10):
+                self.answered += self.client.receive(room)
+
+    def wait_for(self, more):
+        """Wait until this many more packets have been answered."""
+        until = self.answered + more
+        while self.answered < until:
+            assert self._thread.is_alive()
+            os.sched_yield()
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._enough.set()
+        self._thread.join()
+        self.client.close()
+
+
+def test_operators_work_while_traffic_runs(serve):
+    service = serve("--workers", 2, "--port", "shm:lab,queues=2,zone=5")
+    with Traffic(service, 0) as first, Traffic(service, 1) as second, ask(service) as ct:
+        first.wait_for(500)
+        second.wait_for(500)
+        ct.limits.set(zone=5, limit=300)
+        for _ in range(3):
+            ct.flush(zone=5)
+            first.wait_for(200)
+            assert ct.count(zone=5) <= 300
+            ct.delete(zone=5, dport=53)
+            second.wait_for(200)
+            assert len(ct.dump(zone=5)) <= 300
+            assert ct.audit()["broken"] is None
+        assert ct.limits.get(zone=5)["zones"][0]["count"] <= 300
+        ct.limits.unset(zone=5)
+        first.wait_for(2000)
+    with ask(service) as ct:
+        assert ct.count() == len(ct.dump()) > 300
+        with pytest.raises(NothingMatchedError):
+            ct.delete(zone=6, proto="udp")
+        ct.flush()
+        assert ct.count() == 0
+    assert service.stop() == Exit.OK
+    assert audit.at_rest(service.table) is None
+
+
+QUESTION = ports.udp(b"\x0a\x63\0\1", b"\x0a\1\0\1", 5000, 53, b"question")
+ANSWER = ports.udp(b"\x0a\1\0\1", b"\x0a\x63\0\1", 53, 5000, b"answer")
+
+
+def test_a_worker_is_killed_and_traffic_goes_on(serve):
+    service = serve("--workers", 2, "--port", "shm:lab,queues=2")
+    with ask(service) as ct, Queue("lab", 0, service.instance) as queue, Traffic(service, 1) as traffic:
+        assert labels(talk(queue, [QUESTION])) == ["N>"]
+        (victim,) = [worker for worker in ct.workers() if ["lab", 0] in worker["queues"]]
+        os.kill(victim["pid"], signal.SIGKILL)
+        traffic.wait_for(500)
+        assert labels(talk(queue, [ANSWER])) == ["E<"]
+        service.hear("was killed by SIGKILL")
+        service.hear(f"worker {victim['number']} is ready")
+        (successor,) = [worker for worker in ct.workers() if worker["number"] == victim["number"]]
+        assert (successor["restarts"], successor["queues"]) == (1, victim["queues"])
+        assert successor["pid"] != victim["pid"]
+    assert service.stop() == Exit.OK
+    assert audit.at_rest(service.table) is None
+
+
+def test_a_worker_is_killed_in_the_middle_of_its_traffic(serve):
+    """What it had taken is lost, as a card would lose it; its queue is served again, and so are all others."""
+    service = serve("--workers", 2, "--port", "shm:lab,queues=2")
+    with Traffic(service, 0) as first, Traffic(service, 1) as second:
+        first.wait_for(500)
+        with ask(service) as ct:
+            (victim,) = [worker for worker in ct.workers() if ["lab", 0] in worker["queues"]]
+        os.kill(victim["pid"], signal.SIGKILL)
+        service.hear(f"worker {victim['number']} is ready")
+        first.wait_for(500)
+        second.wait_for(500)
+    assert service.stop() == Exit.OK
+
+
+def test_queues_are_emptied_before_the_end_and_the_port_is_closed(serve):
+    service = serve("--port", "shm:lab")
+    with Queue("lab", 0, service.instance) as queue:
+        (pid,) = service.workers()
+        os.kill(pid, signal.SIGSTOP)
+        assert ports.send(queue, ports.datagrams(queue.slots)) == queue.slots
+        service.send(signal.SIGTERM)
+        service.hear("SIGTERM")
+        os.kill(pid, signal.SIGCONT)
+        assert service.wait() == Exit.OK
+        room = np.zeros(queue.slots, DESCRIPTOR)
+        assert queue.receive(room) == queue.slots
+        with pytest.raises(PortClosedError):
+            queue.check()
+    assert audit.at_rest(service.table) is None
+
+
+def test_connections_outlive_the_service(serve):
+    first = serve("--port", "shm:lab")
+    with Queue("lab", 0, first.instance) as queue:
+        assert labels(talk(queue, [QUESTION])) == ["N>"]
+    assert first.stop() == Exit.OK
+    second = serve("--port", "shm:lab", instance=first.instance)
+    with ask(second) as ct, Queue("lab", 0, second.instance) as queue:
+        assert ct.count() == 1
+        assert labels(talk(queue, [ANSWER])) == ["E<"]
+        assert ct.hello()["instance"] == first.instance
+
+
+def test_control_is_killed_and_comes_back_behind_the_same_door(serve):
+    service = serve("--port", "shm:lab")
+    with ask(service) as ct:
+        keeper = ct.hello()["keeper"]
+    assert keeper == service.pid
+    (control,) = {int(pid) for pid in children_of(service.pid)} - set(service.workers())
+    os.kill(control, signal.SIGKILL)
+    with ask(service) as ct:  # waits in the door's queue
+        assert ct.count() == 0
+    assert service.stop() == Exit.OK
+
+
+def children_of(pid):
+    """Return the process ids of the children of a process."""
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        return children.read().split()
+
+
+def test_clients_reload_and_stop_it(serve, tmp_path):
+    file = tmp_path / "x.toml"
+    file.write_text("[limits]\nglobal = 100\n")
+    service = serve("--config", file)
+    ended = select.poll()
+    pidfd = os.pidfd_open(service.pid)
+    ended.register(pidfd, select.POLLIN)
+    with ask(service) as ct:
+        assert ct.limits.get()["global"]["limit"] == 100
+        file.write_text("workers = 2\n[limits]\nglobal = 50\n")
+        assert ct.reload() == {"changed": ["limits.global"], "restart": ["workers"]}
+        service.hear("was read again")
+        assert ct.limits.get()["global"]["limit"] == 50
+        ct.stop(unlink=True)
+    assert ended.poll(PATIENCE_MS)
+    os.close(pidfd)
+    assert service.wait() == Exit.OK
+    with pytest.raises(Missing):
+        segment.attach(service.instance, sealed=True)

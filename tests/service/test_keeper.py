@@ -1,0 +1,170 @@
+"""The keeper's table of phases, and the keeper itself as a real process with real children."""
+
+import itertools
+import os
+import select
+import signal
+
+import pytest
+from services import Service
+from zonetrack.clients.errors import Exit
+from zonetrack.service.keeper import AFTER, TRANSITIONS, Event, Phase
+from zonetrack.shm import roster
+from zonetrack.shm.layout import GLOBAL, PARTICIPANT, QUOTA, Attendance, Kind, Region, SegmentState, Step
+from zonetrack.shm.port import names
+from zonetrack.shm.segment import attach
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Return a function that starts a service, which is taken away after the test."""
+    started = []
+
+    def start(*flags, **more):
+        started.append(Service(tmp_path, "--max-connections", 2000, *flags, **more))
+        return started[-1]
+
+    yield start
+    for service in started:
+        service.close()
+
+
+def test_the_table_of_phases():
+    """Every phase but the last ends when it is asked to, and no other way back leads."""
+    assert all(row.why and row.after >= row.before for row in TRANSITIONS)
+    assert len(AFTER) == len(TRANSITIONS)
+    for phase in set(Phase) - {Phase.OVER}:
+        assert AFTER[phase, Event.STOP] in (Phase.DRAINING, Phase.CLOSING)
+    assert AFTER[AFTER[Phase.DRAINING, Event.DRAINED], Event.CLOSED] is Phase.OVER
+    impossible = set(itertools.product(Phase, Event)) - set(AFTER)
+    assert {(Phase.SERVING, Event.READY), (Phase.OVER, Event.STOP)} < impossible
+
+
+def test_a_service_from_start_to_end(serve):
+    service = serve("--workers", 2, "--port", "shm:lab,queues=3").until_ready()
+    assert service.about["pid"] == service.pid
+    assert service.about["socket"] == service.socket and os.path.exists(service.socket)
+    assert (service.about["workers"], service.about["ports"], service.about["connections"]) == (2, {"lab": 3}, 2000)
+    kinds = [place.kind for place in roster.present(service.table)]
+    assert kinds.count(Kind.WORKER) == 2 and Kind.CONTROL in kinds
+    assert service.stop() == Exit.OK
+    assert [line["level"] for line in service.log if line["level"] not in ("debug", "info")] == []
+    assert not os.path.exists(service.socket)
+    assert names(service.instance) == []
+    assert roster.present(service.table) == []
+    assert attach(service.instance, sealed=True).state == SegmentState.SEALED
+
+
+def test_a_second_service_is_refused_with_the_pid_of_the_first(serve):
+    first = serve("--port", "shm:lab").until_ready()
+    second = serve("--fresh", "--port", "shm:lab", instance=first.instance)
+    assert second.process.wait() == Exit.FAILED
+    assert f"process {first.pid}" in second.process.stderr.read().decode()
+    assert names(first.instance) == ["lab"]
+    assert first.stop() == Exit.OK
+
+
+def test_the_table_is_kept_unless_it_shall_be_fresh(serve):
+    first = serve().until_ready()
+    first.table.array(Region.CONTROL, "globals", GLOBAL)["zone_limit_default"] = 77
+    first.stop()
+    second = serve(instance=first.instance).until_ready()
+    assert second.table.array(Region.CONTROL, "globals", GLOBAL)["zone_limit_default"][0] == 77
+    second.stop()
+    third = serve("--fresh", instance=first.instance).until_ready()
+    assert third.table.array(Region.CONTROL, "globals", GLOBAL)["zone_limit_default"][0] != 77
+
+
+@pytest.mark.parametrize("kind", [Kind.WORKER, Kind.CONTROL])
+def test_who_is_killed_is_started_again(serve, kind):
+    service = serve("--workers", 2).until_ready()
+    before = {place.pid: place.kind for place in roster.present(service.table)}
+    (victim, *_) = [pid for pid, what in before.items() if what is kind]
+    os.kill(victim, signal.SIGKILL)
+    name = kind.name.lower()
+    line = service.hear("was killed by SIGKILL")
+    assert line["text"].startswith(name) and line["restarts"] == 1
+    service.hear("is ready")
+    after = {place.pid: place.kind for place in roster.present(service.table)}
+    assert victim not in after
+    assert sorted(after.values()) == sorted(before.values())
+    assert service.stop() == Exit.OK
+
+
+def test_who_dies_within_an_operation_leaves_its_place_to_repair(serve):
+    service = serve("--workers", 1).until_ready()
+    (place,) = [place for place in roster.present(service.table) if place.kind is Kind.WORKER]
+    os.kill(place.pid, signal.SIGSTOP)
+    row = service.table.array(Region.CONTROL, "participants", PARTICIPANT)[place.owner - 1]
+    row["intent"]["step"] = Step.CREATE
+    os.kill(place.pid, signal.SIGKILL)
+    service.hear(f"place {place.owner} is in step CREATE")
+    assert service.hear("was killed by SIGKILL")["unrepaired"] == [place.owner]
+    service.hear("worker 0 is ready")
+    assert row["attendance"] == Attendance.DYING
+    assert service.stop() == Exit.OK
+    assert any("left open, for it is not at rest" in line["text"] for line in service.log)
+
+
+def test_workers_go_with_a_keeper_that_is_killed_and_the_next_goes_on(serve):
+    first = serve("--workers", 2, "--port", "shm:lab").until_ready()
+    pidfds = [os.pidfd_open(place.pid) for place in roster.present(first.table)]
+    first.send(signal.SIGKILL)
+    second = serve("--workers", 2, "--port", "shm:lab", instance=first.instance).until_ready()
+    ended = select.poll()
+    for pidfd in pidfds:
+        ended.register(pidfd, select.POLLIN)
+    assert len(ended.poll(0)) == len(pidfds)
+    for pidfd in pidfds:
+        os.close(pidfd)
+    assert second.stop() == Exit.OK
+
+
+def test_a_reload_takes_over_what_is_live(serve, tmp_path):
+    file = tmp_path / "zonetrack.toml"
+    file.write_text("workers = 2\n[limits]\nzones = {5 = 10}\n")
+    service = serve("--config", file).until_ready()
+    quotas = service.table.array(Region.CONTROL, "quotas", QUOTA)
+    assert (quotas["has_limit"][5], quotas["limit"][5]) == (1, 10)
+    file.write_text("workers = 3\n[limits]\nzones = {5 = 20}\n")
+    service.send(signal.SIGHUP)
+    assert service.hear("was read again")["changed"] == ["limits.zones"]
+    assert "workers" in service.hear("takes effect at the next start")["text"]
+    assert quotas["limit"][5] == 20
+    file.write_text("worker = 3")
+    service.send(signal.SIGHUP)
+    assert "nearest is 'workers'" in service.hear("the configuration stays as it is")["text"]
+    file.write_text("workers = 2\n[limits]\nglobal = 2001")
+    service.send(signal.SIGHUP)
+    assert "made for 2000 connections" in service.hear("the configuration stays as it is")["text"]
+    assert len(service.workers()) == 2
+    assert service.stop() == Exit.OK
+
+
+def test_what_fails_at_the_start_ends_it_with_a_word(serve, tmp_path):
+    service = serve("--port", "shm:lab", "--socket", tmp_path / ("x" * 120))
+    assert service.process.wait() == Exit.FAILED
+    told = service.process.stderr.read().decode()
+    assert "107" in told and "Traceback" not in told
+    assert names(service.instance) == []
+
+
+def test_a_group_that_there_is_not(serve):
+    service = serve("--port", "shm:lab", environment={"ZONETRACK_PORTS_GROUP": "no-such-group"})
+    assert service.process.wait() == Exit.USAGE
+    assert "there is no group 'no-such-group'" in service.process.stderr.read().decode()
+
+
+def test_a_terminal_stops_it_too(serve):
+    service = serve("--workers", 2).until_ready()
+    for pid in (service.pid, *service.workers()):
+        os.kill(pid, signal.SIGINT)
+    assert service.wait() == Exit.OK
+
+
+def test_a_worker_that_hangs_is_killed_in_the_end(serve):
+    service = serve(environment={"ZONETRACK_DRAIN_MS": "0"}).until_ready()
+    (pid,) = service.workers()
+    os.kill(pid, signal.SIGSTOP)
+    assert service.stop() == Exit.OK
+    assert any("does not end, and is killed" in line["text"] for line in service.log)
