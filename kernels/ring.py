@@ -51,29 +51,34 @@ _VERDICT = offset(DESCRIPTOR, "verdict")
 _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
 _FRAME = u64(FRAME_BYTES)
 _LINE = u64(LINE_BYTES)
+TWELVE = u64(12)
 SLOT = u64(FRAME_SLOT_BYTES)
-VERDICT_WORDS = VERDICT_BYTES // 8
+DESCRIPTOR_WORDS, VERDICT_WORDS = DESCRIPTOR_BYTES // 8, VERDICT_BYTES // 8
 
 
 # ------------------------------------------------------------------------------------------------ cursors
 @kernel
-def _look(end, word, least):
-    """Load the other end's cursor, and follow it if it is one of ``least`` to ``least + slots``."""
+def _look(end, word, own, least):
+    """Load the other end's cursor, and follow it if it is one of ``least`` to ``least + slots``.
+
+    If not, somebody wrote what is not his: our own word may be wrong too, and is said again.
+    """
     peer = memory.acquire64(end.ring + word)  # A1, A2
-    if peer - least > end.slots:
-        if end.bad == ZERO:
-            end.bad_cursors = end.bad_cursors + ONE
-        end.bad = ONE
+    if peer - least <= end.slots:
+        end.bad = ZERO
+        end.peer = peer
         return
-    end.bad = ZERO
-    end.peer = peer
+    if end.bad == ZERO:
+        end.bad_cursors = end.bad_cursors + ONE
+    end.bad = ONE
+    memory.release64(end.ring + own, end.cursor)
 
 
 @inlined
 def filled(end, wanted):
     """Return how many descriptors there are for the consumer; looks again only where it knows of fewer than wanted."""
     if end.peer - end.cursor < wanted:
-        _look(end, PRODUCED, end.cursor)
+        _look(end, PRODUCED, CONSUMED, end.cursor)
     return end.peer - end.cursor
 
 
@@ -81,7 +86,7 @@ def filled(end, wanted):
 def room(end, wanted):
     """Return how many descriptors the producer may put in; looks again only where it knows of fewer than wanted."""
     if end.peer + end.slots - end.cursor < wanted:
-        _look(end, CONSUMED, end.cursor - end.slots)
+        _look(end, CONSUMED, PRODUCED, end.cursor - end.slots)
     return end.peer + end.slots - end.cursor
 
 
@@ -229,10 +234,12 @@ def take(end, descriptors, frames, count):
     for i in range(n):
         place = descriptor_of(end, end.cursor + u64(i))
         out = descriptors + u64(i) * _DESCRIPTOR
-        memory.copy(out, place, _DESCRIPTOR)
+        for word in range(DESCRIPTOR_WORDS):
+            memory.set_le64(out + u64(8 * word), memory.read64(place + u64(8 * word)))
         if frames != ZERO:
-            _, slot, captured, _, _ = fetch(out)
-            memory.copy(frames + u64(i) * SLOT, frame_of(end, slot & (end.slots - ONE)), min(captured, SLOT))
+            slot = memory.le32(out + EIGHT) & (end.slots - ONE)
+            captured = min(memory.le32(out + TWELVE), SLOT)
+            memory.copy(frames + u64(i) * SLOT, frame_of(end, slot), captured)
     if n != ZERO:
         consume(end, n)
     return n

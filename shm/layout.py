@@ -676,8 +676,8 @@ END = np.dtype(
         ("slots", "u8"),  # a power of two
         ("cursor", "u8"),  # what this end has put in, or taken out
         ("peer", "u8"),  # the other end's cursor, as it was when last looked at
-        ("bad", "u8"),  # the last cursor of the other end that could not be
-        ("bad_cursors", "u8"),  # how many there were
+        ("bad", "u8"),  # 1: the other end's cursor, when last looked at, could not be
+        ("bad_cursors", "u8"),  # how often that began
     ],
     align=True,
 )

@@ -1,0 +1,300 @@
+"""The worker's loop: packets come back tracked and in order; a client that lies harms its own ring and nothing else."""
+
+import time
+
+import numpy as np
+import pytest
+import tables
+from ports import Lab, datagrams, receive, send, udp
+from zonetrack.shm.layout import FRAME_SLOT_BYTES, POLL_BURST_PACKETS, CtState, Life, Status, Way
+from zonetrack.shm.queues import RX, TX, Loop
+from zonetrack.shm.reasons import Reason
+
+NEW, EST = CtState.TRK | CtState.NEW, CtState.TRK | CtState.EST
+
+
+@pytest.fixture
+def lab():
+    with Lab() as made:
+        yield made
+
+
+@pytest.fixture
+def pair():
+    """A port of two queues, and a client of each."""
+    with Lab(queues=2, slots=64) as made, made.client(0) as one, made.client(1) as other:
+        yield made, one, other
+
+
+def total(lab):
+    """Return the number of connections in the table."""
+    return int(np.count_nonzero(tables.entries(lab.table)["life"] & 0xFF == Life.LIVE))
+
+
+# ------------------------------------------------------------------------------------------------ packets
+def test_packets_come_back_in_order_with_tags_frames_and_verdicts(lab):
+    packets = datagrams(5)
+    with lab.client() as client:
+        assert send(client, packets, tag=100) == 5
+        assert lab.poll() == 5
+        answers, frames = receive(client)
+    assert answers["tag"].tolist() == [100, 101, 102, 103, 104]
+    assert frames == packets
+    assert answers["wire_bytes"].tolist() == [len(packet) for packet in packets]
+    assert set(answers["verdict"]["ct_state"].tolist()) == {NEW}
+    assert len(set(answers["verdict"]["record"].tolist())) == 5
+    assert total(lab) == 5
+
+
+def test_both_directions_are_one_connection():
+    with Lab(zone=7) as lab, lab.client() as client:
+        there, back = udp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5, 53), udp(b"\x0a\0\0\2", b"\x0a\0\0\1", 53, 5)
+        send(client, [there, back, there])
+        lab.poll()
+        verdicts = receive(client)[0]["verdict"]
+    assert verdicts["ct_state"].tolist() == [NEW, EST | CtState.RPL, EST]
+    assert verdicts["direction"].tolist() == [Way.ORIG, Way.REPLY, Way.ORIG]
+    assert verdicts["zone"].tolist() == [7, 7, 7]
+    assert len(set(verdicts["record"].tolist())) == 1
+    assert tables.entries(lab.table)["status"][verdicts["record"][0]] & Status.SEEN_REPLY
+
+
+def test_more_than_a_ring_holds_goes_through_in_turns(lab):
+    packets, came = datagrams(50), []
+    with lab.client() as client:
+        sent = 0
+        while len(came) < len(packets):
+            sent += send(client, packets[sent : sent + 7], sent)
+            lab.poll()
+            came += receive(client)[0]["tag"].tolist()
+    assert came == list(range(50))
+    queue = lab.queues.records[0]
+    assert (queue["rx_packets"], queue["tx_packets"], queue["tx_full"]) == (50, 50, 0)
+    assert queue["rx_bytes"] == queue["tx_bytes"] == sum(map(len, packets))
+
+
+def test_rounds_bound_a_call(pair):
+    lab, one, _ = pair
+    send(one, datagrams(60))
+    assert lab.poll(rounds=1) == POLL_BURST_PACKETS
+    assert lab.poll(rounds=1) == 60 - POLL_BURST_PACKETS
+
+
+def test_queues_take_turns(pair):
+    lab, one, other = pair
+    send(one, datagrams(60))
+    send(other, datagrams(3, first=100), tag=9)
+    assert lab.poll(rounds=1) == POLL_BURST_PACKETS + 3
+    assert receive(other)[0]["tag"].tolist() == [9, 10, 11]
+
+
+def test_answers_that_find_no_room_are_counted_and_packets_tracked_all_the_same(lab):
+    with lab.client() as client:
+        for turn in range(3):
+            assert send(client, datagrams(8, first=8 * turn), 8 * turn) == 8
+            lab.poll()
+        assert receive(client)[0]["tag"].tolist() == list(range(8))
+    queue = lab.queues.records[0]
+    assert (queue["tx_packets"], queue["tx_full"]) == (8, 16)
+    assert total(lab) == 24
+
+
+def test_zone_is_the_ports_and_commits_are_the_services(lab):
+    with lab.client() as client:
+        send(client, datagrams(1))
+        lab.descriptors(RX)["verdict"]["zone"] = 99  # a client's verdict is nobody's
+        lab.poll()
+        assert receive(client)[0]["verdict"]["zone"].tolist() == [0]
+
+
+# ------------------------------------------------------------------------------------------------ nonsense
+@pytest.mark.parametrize(
+    ("field", "value", "counter"),
+    [
+        ("slot", 8, "bad_slots"),
+        ("slot", 0xFFFFFFFF, "bad_slots"),
+        ("captured_bytes", FRAME_SLOT_BYTES + 1, "bad_lengths"),
+        ("captured_bytes", 0xFFFFFFFF, "bad_lengths"),
+        ("wire_bytes", 3, "bad_lengths"),
+    ],
+)
+def test_nonsense_in_a_descriptor_is_counted_and_answered_and_its_neighbours_are_tracked(lab, field, value, counter):
+    with lab.client() as client:
+        send(client, datagrams(3), tag=5)
+        lab.descriptors(RX)[field][1] = value
+        assert lab.poll() == 3
+        answers, frames = receive(client)
+    assert answers["tag"].tolist() == [5, 6, 7]
+    assert answers["verdict"]["reason"].tolist() == [Reason.NONE, Reason.TRUNCATED, Reason.NONE]
+    assert [len(frame) > 0 for frame in frames] == [True, False, True]
+    assert {name: int(lab.queues.records[0][name]) for name in ("bad_slots", "bad_lengths")} == {
+        "bad_slots": 0,
+        "bad_lengths": 0,
+    } | {counter: 1}
+
+
+def test_any_link_is_survived(lab):
+    with lab.client() as client:
+        for first in range(0, 256, 8):
+            send(client, datagrams(8), tag=first)
+            lab.descriptors(RX)["link"] = range(first, first + 8)
+            lab.poll()
+            assert receive(client)[0]["tag"].tolist() == list(range(first, first + 8))
+
+
+@pytest.mark.parametrize("produced", [65, 1 << 33, (1 << 64) - 1])
+def test_cursor_that_cannot_be_stops_its_ring_alone(pair, produced):
+    lab, _, other = pair
+    lab.ring(RX, 0)["produced"] = produced
+    send(other, datagrams(4))
+    assert lab.poll() == 4
+    assert len(receive(other)[0]) == 4
+    for _ in range(5):
+        assert lab.poll() == 0
+    assert lab.queues.records["rx"]["bad_cursors"].tolist() == [1, 0]
+
+
+def test_cursor_that_says_there_are_packets_where_none_were_written_gives_empty_answers(lab):
+    lab.ring(RX)["produced"] = 8
+    assert lab.poll() == 8
+    assert lab.queues.records[0]["rx_packets"] == 8
+    assert lab.worker.counter(Reason.TRUNCATED) == 8
+    assert total(lab) == 0
+
+
+def test_consumer_that_lies_gets_nothing_more_than_there_is_room_for(lab):
+    with lab.client() as client:
+        lab.ring(TX)["consumed"] = (1 << 64) - 5
+        send(client, datagrams(8))
+        lab.poll()
+        send(client, datagrams(8))
+        lab.poll()
+        queue = lab.queues.records[0]
+        assert (queue["tx_packets"], queue["tx_full"]) == (8, 8)
+        assert queue["tx"]["bad_cursors"] == 1
+
+
+def test_service_goes_on_at_its_own_cursors_whatever_is_written_over_them(lab):
+    with lab.client() as client:
+        send(client, datagrams(3))
+        lab.poll()
+        lab.ring(RX)["consumed"], lab.ring(TX)["produced"] = 1 << 40, 1 << 50
+        send(client, datagrams(2))
+        lab.ring(RX)["produced"] = 5
+        assert lab.poll() == 2
+        assert (lab.ring(RX)["consumed"], lab.ring(TX)["produced"]) == (5, 5)
+
+
+def test_everything_at_once_from_a_seed(pair):
+    """A client that writes anything anywhere in its queue, while its neighbour's packets are tracked one and all."""
+    lab, _, other = pair
+    rng = np.random.default_rng(1)
+    begin, end = lab.port.extent.ring(0, RX)[0], lab.port.extent.ring(0, RX)[2]
+    area, sent = lab.port.memory[begin:end], 0
+    for turn in range(60):
+        at = rng.integers(0, len(area), 200)
+        area[at] = rng.integers(0, 256, 200)
+        lab.ring(RX)["produced"] = lab.queues.records[0]["rx"]["cursor"] + rng.integers(0, 65, dtype="u8")
+        sent += send(other, datagrams(3, first=3 * turn))
+        lab.poll()
+        assert (receive(other)[0]["verdict"]["reason"] == Reason.NONE).all()
+    assert sent == 180
+    assert lab.queues.records[1]["tx_packets"] == 180
+    assert lab.queues.records[0]["bad_slots"] > 0
+    assert lab.queues.records[0]["bad_lengths"] > 0
+
+
+# ------------------------------------------------------------------------------------------------ who comes after
+def test_next_client_of_a_ring_full_of_nonsense_works(lab):
+    with lab.client() as dying:
+        send(dying, datagrams(8))
+    for side in (RX, TX):
+        lab.ring(side)["produced"], lab.ring(side)["consumed"], lab.ring(side)["waiting"] = 1 << 60, 5, 7
+    with lab.client() as client:
+        came = []
+        for turn in range(8):
+            send(client, datagrams(1, first=turn), tag=1000 + turn)
+            lab.poll()
+            came += receive(client)[0]["tag"].tolist()
+    assert came[-3:] == [1005, 1006, 1007]
+
+
+def test_next_client_gets_no_answers_that_were_there_before(lab):
+    with lab.client() as dying:
+        send(dying, datagrams(3))
+        lab.poll()
+    with lab.client() as client:
+        send(client, datagrams(2), tag=50)
+        lab.poll()
+        assert receive(client)[0]["tag"].tolist() == [50, 51]
+
+
+def test_next_worker_goes_on_where_the_last_one_stood(lab):
+    with lab.client() as client:
+        send(client, datagrams(5))
+        lab.poll()
+        # it died after it had moved its own cursor, and before it said so
+        lab.ring(RX)["consumed"], lab.ring(TX)["produced"] = 3, 4
+        lab.loop = Loop(lab.queues, [0], 9)
+        lab.loop.record["sleep_ms"] = 0
+        send(client, datagrams(3), 5)
+        assert lab.poll() == 3
+        assert receive(client)[0]["tag"].tolist() == list(range(8))
+    assert lab.queues.records[0]["owner"] == 9
+
+
+# ------------------------------------------------------------------------------------------------ nothing to do
+def test_idle_call_sweeps(lab):
+    with lab.client() as client:
+        send(client, datagrams(4))
+        lab.poll(now_ms=1_000)
+    assert total(lab) == 4
+    lab.poll(sweep_slots=1 << 20, now_ms=1_000_000)
+    assert total(lab) == 0
+
+
+def test_busy_call_sweeps_too(lab):
+    with lab.client() as client:
+        send(client, datagrams(4))
+        lab.poll(now_ms=1_000)
+        send(client, datagrams(2, first=10))
+        assert lab.poll(sweep_slots=1 << 20, now_ms=1_000_000) == 2
+    assert total(lab) == 2
+
+
+def test_heart_beats_once_a_call(lab):
+    before = int(lab.worker.place["heartbeat"])
+    lab.poll()
+    lab.poll()
+    assert lab.worker.place["heartbeat"] == before + 2
+
+
+@pytest.mark.parametrize("numbers", [[], [0], [0, 1]])
+def test_sleep_ends_with_its_moment(pair, numbers):
+    lab, *_ = pair
+    lab.loop = Loop(lab.queues, numbers, lab.worker.me)
+    began = time.monotonic()
+    assert lab.poll() == 0
+    assert lab.loop.record["sleeps"] == 1
+    assert time.monotonic() - began < 60  # it came back
+    assert [int(lab.ring(RX, queue)["waiting"]) for queue in range(2)] == [0, 0]
+
+
+def test_no_sleep_where_there_is_something(lab):
+    with lab.client() as client:
+        send(client, datagrams(1))
+        lab.poll()
+        assert lab.loop.record["sleeps"] == 0
+        assert lab.loop.record["busy"] == 1
+        lab.poll()
+        assert lab.loop.record["sleeps"] == 1
+        assert lab.loop.record["busy"] == 0
+
+
+def test_sleeping_client_is_woken_by_its_answer(lab):
+    with lab.client() as client:
+        lab.ring(TX)["waiting"] = 1
+        send(client, datagrams(1))
+        lab.poll()
+    assert lab.ring(TX)["waiting"] == 0
+    assert lab.queues.records[0]["wakes"] == 1
