@@ -356,7 +356,8 @@ def _make(views, parsed, i, count, settings, now_ms, verdict_address):
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
     locks.drop(entry + entries.LOCK)
 
-    reason = index.insert(views, record, zone, _wanted(views, i, count, zone))
+    wanted = _wanted(views, i, count, zone) if zones.credit(views) == ZERO else ONE
+    reason = index.insert(views, record, zone, wanted)
     if reason != _NONE:
         intents.set_record(views, record, Step.ALLOC)
         entries.release(views, record)

@@ -71,6 +71,7 @@ _FRONT = offset(PARTICIPANT, "front")
 _FRONT_COUNT = offset(PARTICIPANT, "front_count")
 _BACK = offset(PARTICIPANT, "back")
 _BACK_COUNT = offset(PARTICIPANT, "back_count")
+_POOL_HINT = offset(PARTICIPANT, "pool_hint")
 _BLOCK = u64(BLOCK_RECORDS)
 _OWNER_SHIFT = u64(POOL_OWNER_SHIFT)
 CHAIN_COUNT_SHIFT = u64(POOL_COUNT_SHIFT)
@@ -174,9 +175,11 @@ def _take_chain(views, slab):
     """Fill the empty front list with a chain of the pool; False when there is none."""
     words = views.pool_words[slab]
     mine = views.me << _OWNER_SHIFT
-    start = (views.me * _BLOCK) % words
-    for i in range(words):
-        word = views.pool[slab] + ((start + u64(i)) % words << THREE)
+    hint = _list(views, _POOL_HINT, slab)
+    at = memory.read32(hint)
+    for _ in range(words):
+        word = views.pool[slab] + (at << THREE)
+        at = at + ONE if at + ONE < words else ZERO
         chain = memory.acquire64(word)
         if chain == ZERO or chain >> _OWNER_SHIFT != ZERO:
             continue
@@ -184,6 +187,7 @@ def _take_chain(views, slab):
             memory.release32(_list(views, _FRONT_COUNT, slab), (chain >> CHAIN_COUNT_SHIFT) & LOW_16)
             memory.release32(_list(views, _FRONT, slab), chain & LOW_32)
             memory.release64(word, ZERO)
+            memory.write32(hint, at)
             _claim_block(views, slab, (chain & LOW_32) - ONE)
             return True
     return False

@@ -382,7 +382,8 @@ PARTICIPANT = np.dtype(
         ("heartbeat", "u8"),
         ("sweep_cursor", "u4"),
         ("segment_hint", "u4"),  # where to look for a free segment
-        ("reserved1", "u1", (16,)),
+        ("pool_hint", "u4", (2,)),  # [slab] where to look for a chain                        owner
+        ("reserved1", "u1", (8,)),
         # line 2: free lists, single writer
         ("front", "u4", (2,)),  # [slab] first record + 1
         ("front_count", "u4", (2,)),
