@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .deletion import clear, release
+from .counts import lock_counts, unlock_counts, write_counts
+from .deletion import clear, free
 from .lookup import entry
 from .words import (
     BEGIN,
@@ -109,6 +110,7 @@ def _reclaim_record(table, me, zone, word, record, keys, segment):
             own += (other,)
     segments = tuple(sorted(set(own)))
     yield OWN_STORE, table.intent(me, "record"), record + 1
+    yield OWN_STEP, table.intent(me, "step"), step_word(Step.LOCKS)
     yield OWN_STORE, table.intent(me, "low"), segments[0] + 1
     yield OWN_STORE, table.intent(me, "high"), segments[-1] + 1
     for held in segments:
@@ -119,17 +121,22 @@ def _reclaim_record(table, me, zone, word, record, keys, segment):
         slot = yield LOAD, table.slot + segment * SLOTS + j
         here = here or (slot != 0 and record_of(slot) == record)
     if here and keys_of(packed) == keys:
+        count, total = yield from lock_counts(table, me, zone)  # before anything is changed: all of it, or nothing
         yield LOCK, table.record_lock + record, me
         dead = yield LOAD, table.life + record
         dead = life(DEAD, me, incarnation_of(dead))
-        yield STORE, table.life + record, dead  # LIVE or another deleter's DEAD: ours now
         yield OWN_STORE, table.intent(me, "incarnation"), incarnation_of(dead)
+        yield STORE, table.life + record, dead  # LIVE or another deleter's DEAD: ours now
         yield STORE, table.record_lock + record, 0
         yield from clear(table, me, record, segments)
+        yield OWN_STEP, table.intent(me, "step"), step_word(Step.UNCOUNT_WRITING, count, total)
+        yield from write_counts(table, zone, count - 1, total - 1)
+        yield OWN_STEP, table.intent(me, "step"), step_word(Step.UNCOUNTED)
+        yield from unlock_counts(table, zone)
         for held in segments:
             yield STORE, table.segment_lock + held, 0
-        yield from release(table, me, record, dead, zone)
-        yield OWN_STEP, table.intent(me, "step"), step_word(Step.RECLAIM)
+        yield from free(table, record, dead)
     else:
         for held in segments:
             yield STORE, table.segment_lock + held, 0
+    yield OWN_STEP, table.intent(me, "step"), step_word(Step.RECLAIM)

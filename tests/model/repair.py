@@ -65,7 +65,7 @@ def repair(table, who, me):
         yield from drop(table, table.segment_lock + segment, me)
     del low, high, segments, before, before_total
     yield from _record(table, me, step, record)
-    if table.flusher == me and zone_before and step not in (Step.NONE, Step.DETACH):
+    if where(zone_before)[1]:  # a flush, whatever its step, if the directory is the dead's own still
         owner = yield LOAD, table.directory_owner + where(zone_before)[1]
         if owner == me:
             yield OWN_STEP, table.intent(me, "step"), step_word(Step.RECLAIM)

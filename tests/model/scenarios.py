@@ -360,4 +360,4 @@ LARGE = frozenset(
         "kill2-credit",
     )
 )
-"""Scenarios of more than 150,000 states."""
+"""Scenarios of more than some 150,000 states."""
