@@ -19,6 +19,7 @@ import contextlib
 import gc
 import signal
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -107,11 +108,10 @@ class Pulse:
 
     async def beat(self) -> None:
         """Measure until cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + TICK_S
+            due_s = time.monotonic() + TICK_S  # the loop's own clock stands still while a callback runs
             await asyncio.sleep(TICK_S)
-            late_us = max(0, round((loop.time() - due) * 1e6))
+            late_us = max(0, round((time.monotonic() - due_s) * 1e6))
             self._late_us.append(late_us)
             self._highest_us = max(self._highest_us, late_us)
 
