@@ -10,6 +10,10 @@ Invariants
     W1  A connection that lives while the whole walk lasts is met once: a record stays where it is.
     W2  What is shown of a connection is of one moment; two connections may be of different ones.
     W3  A record whose lock is not had in time, for its holder died, is shown all the same, as TORN; it is not deleted.
+    W4  What a flush has detached is met until it has come home.
+
+Ordering
+    W3 reads without the lock: life, contents, fence_acquire, life again; the same word twice, so contents are of that life.
 """
 
 from __future__ import annotations
@@ -204,6 +208,7 @@ def _show(views, wanted, record, now_ms, wall_offset_ms, out):
         return meant
     if meant and out != ZERO:
         connection_at(out).status |= _TORN  # W3
+    memory.fence_acquire()
     return meant and memory.acquire64(entry + entries.LIFE) == life
 
 

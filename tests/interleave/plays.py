@@ -18,9 +18,21 @@ import tables
 import tiny
 from histories import Operation
 from simulation import Mapped, Simulation
-from zonetrack.kernels import burst, delete_list, flush, sweep
+from zonetrack.kernels import burst, delete_list, flush, sweep, walk
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import GLOBAL, NO_RECORD, QUOTA, VERDICT, Life, Region, offset
+from zonetrack.shm.layout import (
+    BLOCK_RECORDS,
+    CONNECTION,
+    FILTER,
+    GLOBAL,
+    NO_RECORD,
+    QUOTA,
+    VERDICT,
+    Life,
+    Region,
+    Slab,
+    offset,
+)
 from zonetrack.shm.reasons import Reason
 
 SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
@@ -30,6 +42,24 @@ SHORT, NOW = 5_000, 100_000
 SLICE = 2
 """Records that a flush brings home in one slice."""
 REFUSED = frozenset((Reason.BUSY, Reason.CLASH, Reason.FULL, Reason.ZONE_FULL, Reason.INDEX_FULL, Reason.SLAB_FULL))
+
+
+WHO = ("src", "dst", "sport", "dport", "zone", "protocol", "family")
+"""Of a row of a walk, what tells its connection from others."""
+
+
+def seen_as(key):
+    """Return the fields WHO of a connection with a key whose low endpoint opened it."""
+    low_high, low_low, high_high, high_low, last = (int(word) for word in key)
+    src, dst = ((high << 64 | low).to_bytes(16, "big") for high, low in ((low_high, low_low), (high_high, high_low)))
+    numbers = (
+        (last >> 48, 2),
+        (last >> 32 & 0xFFFF, 2),
+        (last >> 16 & 0xFFFF, 2),
+        (last >> 8 & 0xFF, 1),
+        (last & 0xFF, 1),
+    )
+    return src, dst, *(number.to_bytes(size, "little") for number, size in numbers)
 
 
 class Fault(AssertionError):
@@ -275,6 +305,31 @@ class Worker:
         begun = self._begin("sweep", self.play.everything(self.play.expired))
         sweep.sweep(self.participant.views, u64(NOW), u64(1 << 30))
         self._end(begun, "done", histories.PERHAPS)
+
+    def walk(self, out_max=2):
+        """List all connections, page by page: what is on no page was not there all the time."""
+        begun = self._begin("walk", range(len(self.play.keys)))
+        cursor, out = np.zeros(1, "u8"), np.zeros(out_max, CONNECTION)
+        wanted, listed = np.zeros(1, FILTER).view(np.recarray)[0], set()
+        while cursor[0] < self.play.stage.table.geometry.records(Slab.ENTRIES):
+            n = walk.collect(
+                self.participant.views, wanted, u64(NOW), u64(0), u64(BLOCK_RECORDS),
+                u64(cursor.ctypes.data), u64(out.ctypes.data), u64(out_max),
+            )  # fmt: skip
+            listed |= {tuple(row[name].tobytes() for name in WHO) for row in out[: int(n)]}
+        for operation in begun:
+            if seen_as(self.play.keys[operation.key]) in listed:
+                self._end([operation], "listed", histories.FOUND)
+            else:  # what has expired is there and is not listed
+                expired = operation.key in self.play.expired
+                self._end([operation], "missed", histories.NOTHING if expired else histories.MISSED)
+
+    def wipe(self):
+        """Delete all connections that are met."""
+        begun = self._begin("wipe", range(len(self.play.keys)))
+        cursor, wanted = np.zeros(1, "u8"), np.zeros(1, FILTER).view(np.recarray)[0]
+        walk.delete(self.participant.views, wanted, u64(NOW), u64(1 << 30), u64(cursor.ctypes.data))
+        self._end(begun, "wiped", histories.PERHAPS)
 
     def flush(self, zone=0):
         """Detach a zone, then bring home what it held in slices."""
