@@ -1,19 +1,25 @@
 """Every method over a real socket: what it answers, what it refuses and how, and that a mistake of ours is no hang-up."""
 
+import checkout
 import pytest
 import tables
 from served import Service
 from zonetrack.clients import wire
 from zonetrack.clients.errors import (
     BadParameterError,
+    Code,
     FailedError,
     NothingMatchedError,
     UnknownMethodError,
     UnknownParameterError,
 )
+from zonetrack.service import filters
 from zonetrack.service.config import ConfigError
 from zonetrack.service.context import Order
+from zonetrack.service.control import ITEMS_MAX
+from zonetrack.service.door import Rights
 from zonetrack.service.handlers import METHODS
+from zonetrack.service.snapshot import PAGE_RECORDS_MAX
 
 NAMES = {
     *("hello", "stats", "coverage", "workers", "ports", "zones", "count", "dump", "delete", "flush"),
@@ -50,6 +56,17 @@ def client(service):
 def test_there_are_the_methods_that_clients_know(client):
     assert set(METHODS) == NAMES
     assert client.ask("hello")["methods"] == sorted(NAMES)
+
+
+def test_the_page_about_them_is_complete():
+    page = checkout.page("control.md")
+    rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `")}
+    for name, method in METHODS.items():
+        assert [parameter for parameter in method.parameters if f"`{parameter}`" not in rows[name]] == [], name
+        assert ("` w |" in rows[name]) == (method.rights is Rights.WRITE), name
+    assert [code for code in Code if f"`{code}`" not in page] == []
+    assert [key for key in filters.READERS if f"`{key}`" not in page] == []
+    assert f"{PAGE_RECORDS_MAX:,}" in page and f"{ITEMS_MAX:,}" in page
 
 
 @pytest.mark.parametrize(
