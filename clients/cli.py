@@ -24,6 +24,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "serve": Command("zonetrack.service.serve_command:command", "Run the service: workers, ports, the control socket."),
+    "send": Command("zonetrack.clients.send_command:command", "Push a capture through a port, and report verdicts."),
     "list": Command("zonetrack.clients.connection_commands:list_command", "List connections, in several formats."),
     "count": Command("zonetrack.clients.connection_commands:count_command", "Count connections."),
     "delete": Command("zonetrack.clients.connection_commands:delete_command", "Delete connections."),

@@ -100,6 +100,11 @@ class Queue:
         """The END that puts in, and the END that takes out, for kernels."""
         return self._out, self._in
 
+    @property
+    def untaken(self) -> int:
+        """Frames sent that the service has not taken yet."""
+        return int(self._out["cursor"]) - int(self._outward["consumed"])
+
     def check(self) -> None:
         """Raise PortClosedError if the service takes nothing from here any more."""
         if not self.port.is_open:

@@ -59,10 +59,17 @@ RULES = {
 DRIVERS = Rule(("clients", "kernels", "shm", "service.warmup", "service.crew"), ("numpy", "click", "rich"))
 """Clients that drive the table themselves: they warm up and fork workers as a replay does."""
 
+SENDERS = Rule(
+    ("clients", "shm", *(f"service.{room}" for room in ("captures", "labels", "packets", "warmup"))), ("numpy", "click")
+)
+"""A client that reads captures, and says of packets what a replay says of them."""
+
 ROOM_RULES = {
     "kernels/memory": RULES["kernels"]._replace(libraries=("numpy", "numba", "llvmlite")),
     "service/__main__": Rule(("clients.cli",), ()),  # another name for the same command
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
+    **{f"clients/{room}": Rule(("clients", "kernels", "shm"), ("numpy",)) for room in ("port", "sending")},
+    "clients/send_command": SENDERS,
     **{f"clients/{room}": DRIVERS for room in ("load", "trial", "scenarios", "driver", "sender", "traffic", "floor")},
 }
 

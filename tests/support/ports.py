@@ -4,6 +4,7 @@ import itertools
 import os
 import time
 
+import forked
 import numpy as np
 import tables
 from zonetrack.clients.port import Queue, frames_of
@@ -88,3 +89,19 @@ def receive(client, count=64):
     return answers[:came], [
         bytes(frame[:length]) for frame, length in zip(frames, answers["captured_bytes"][:came].tolist(), strict=False)
     ]
+
+
+def working(lab):
+    """Return a child process that polls a lab's queues until it is killed, or nobody is left to kill it."""
+
+    def work(child):
+        lab.loop = Loop(lab.queues, range(len(lab.queues)), lab.worker.me)
+        parent = os.getppid()
+        lab.poll()
+        child.say("polls")
+        while os.getppid() == parent:
+            lab.poll()
+
+    child = forked.Child(work)
+    assert child.hear() == "polls"
+    return child
