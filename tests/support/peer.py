@@ -3,9 +3,12 @@
 Most methods answer with what they were asked, so that a test sees what went over the wire.  ``dump`` has rows to give, and
 some methods misbehave, each in its own way.
 
-    python peer.py SOCKET ROWS
+    python peer.py SOCKET ROWS [mortal]
+
+A mortal one names itself as keeper, and ends when it is told to.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -24,6 +27,7 @@ FIELDS = [
     *(["status", "<u2", []], ["protocol", "|u1", []], ["family", "|u1", []], ["state", "|u1", []]),
     ["helper", "|u1", []],
 ]
+MORTAL = "mortal" in sys.argv
 ROW_BYTES = 160
 PAGE_ROWS = 7
 
@@ -48,6 +52,8 @@ def answer(request, rows):
             end = min(begin + min(request.params["limit"], PAGE_ROWS), rows)
             page = {"records": b"".join(map(row, range(begin, end))), "next": end if end < rows else None}
             return wire.response(request.id, page | {"dtype": FIELDS, "states": list(TCP_STATES), "status": STATUS})
+        case "hello" if MORTAL:
+            return wire.response(request.id, {"keeper": os.getpid()})
         case "fail":
             return wire.failure(request.id, request.params["code"], "as you wish", {"asked": True})
         case "silence":
@@ -81,6 +87,8 @@ def serve(stream, rows):
                     stream.sendall(answer(request, rows))
                 if request.method in HANGS_UP:
                     return
+                if request.method == "stop" and MORTAL:
+                    os._exit(0)
                 for late in owed:
                     stream.sendall(wire.response(late.id, {"method": "later", "params": late.params}))
                 owed.clear()
@@ -98,9 +106,9 @@ def main(path, rows):
 
 
 @contextmanager
-def running(path, rows=20):
+def running(path, rows=20, *mortal):
     """Run a peer at a path; yields its process."""
-    command = [sys.executable, __file__, str(path), str(rows)]
+    command = [sys.executable, __file__, str(path), str(rows), *mortal]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         try:
