@@ -99,7 +99,8 @@ def test_captures_get_the_labels_that_replay_gives(serve, tmp_path, queues):
     with ask(service) as ct:
         assert ct.count() == ct.count(zone=5) == len(set(ct.dump()["id"].tolist()))
         assert ct.count(proto="tcp") == 2 * CLIENTS
-        assert sum(worker["packets"] for worker in ct.workers()) == len(frames)
+        (port,) = ct.ports()
+        assert sum(queue["rx_packets"] for queue in port["queues"]) == len(frames)
     assert service.stop() == Exit.OK
     assert audit.at_rest(service.table) is None
 

@@ -122,6 +122,8 @@ def test_a_successor_goes_on_with_the_same_queue(place):
         assert client.wait(60_000)
         answers, _ = ports.receive(client)
         assert answers["verdict"]["ct_state"].tolist() == [ANSWER]
+    at.child.ask_to_stop(0.0)
+    assert at.end() == Exit.OK
     assert at.board.workers()[0]["packets"] == 2
 
 
