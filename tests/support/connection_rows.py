@@ -9,8 +9,15 @@ from zonetrack.shm.layout import CONNECTION
 __all__ = ["FIELDS", "pack"]
 ADDRESSES = ("src", "dst", "reply_src", "reply_dst")
 DEFAULTS = {
-    "id": 17, "protocol": 6, "state": 3, "status": 6, "timeout_ms": 86_399_999,
-    "src": "192.0.2.1", "dst": "198.51.100.1", "sport": 40000, "dport": 80,
+    "id": 17,
+    "protocol": 6,
+    "state": 3,
+    "status": 6,
+    "timeout_ms": 86_399_999,
+    "src": "192.0.2.1",
+    "dst": "198.51.100.1",
+    "sport": 40000,
+    "dport": 80,
 }
 
 
@@ -18,8 +25,10 @@ def pack(**fields):
     """Return the bytes of one row; the reply's tuple mirrors the original's, where it is not given."""
     fields = DEFAULTS | fields
     fields = {
-        "reply_src": fields["dst"], "reply_dst": fields["src"],
-        "reply_sport": fields["dport"], "reply_dport": fields["sport"],
+        "reply_src": fields["dst"],
+        "reply_dst": fields["src"],
+        "reply_sport": fields["dport"],
+        "reply_dport": fields["sport"],
         **fields,
     }
     row = np.zeros(1, CONNECTION)
