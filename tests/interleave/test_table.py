@@ -149,18 +149,6 @@ def test_sweep():
     assert happened >= {"SWEPT"}
 
 
-def test_walk():
-    choices = on_keys(4, "make", "remove", "mark", "refresh") + 8 * [("walk", 1), ("walk", 2)] + LIST
-    happened = roomy().run_seeds(100, trio(choices, 3))
-    assert happened >= {"listed", "missed", "ADOPTED"}
-
-
-def test_wipe():
-    choices = on_keys(4, "make", "find", "mark") + 6 * [("wipe",)] + 2 * [("sweep",), ("walk", 2)] + LIST
-    happened = ageing().run_seeds(100, trio(choices, 3))
-    assert happened >= {"wiped", "listed", "SWEPT"}
-
-
 def test_credit():
     choices = [("make", 2, 3), ("make", 3, 2, 0), ("make", 1, 3), *on_keys(4, "remove", "mark"), *LIST]
     happened = roomy().run_seeds(300, trio(choices))
@@ -175,7 +163,8 @@ def test_limit():
 
 def test_bursts():
     packets = [("burst", *((key, commit) for key in keys)) for keys in BURSTS for commit in (False, True)]
-    choices = packets + on_keys(6, "mark", "make") + [("flush",)] + LIST
+    mixed_up = [("burst", (4, True), (4, False)), ("burst", (2, False), (2, True), (2, False))]
+    choices = packets + 3 * mixed_up + on_keys(6, "mark", "make") + [("flush",)] + LIST
     happened = brimming().run_seeds(300, trio(choices, 3))
     assert happened >= {"HIT", "MISS", "ADOPTED"}
 

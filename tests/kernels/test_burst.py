@@ -4,101 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scapy.all import ICMP, IP, TCP, UDP, Ether, IPerror, UDPerror
-from zonetrack.kernels import burst, delete_list
-from zonetrack.service import audit
-from zonetrack.shm import roster, segment
+from bursts import CLIENT, ROUTER, SERVER, Bench, tcp, udp
+from scapy.all import ICMP, IP, Ether, IPerror, UDPerror
+from zonetrack.shm import segment
 from zonetrack.shm.layout import (
     ENTRY,
-    FRAME,
     GLOBAL,
     NO_RECORD,
-    PARTICIPANT,
     QUOTA,
-    VERDICT,
     ZONE,
     CtState,
-    FrameFlag,
-    Kind,
-    Link,
     Region,
     Setting,
     VerdictFlag,
 )
 from zonetrack.shm.reasons import Reason
 from zonetrack.shm.sizing import Geometry
-from zonetrack.shm.views import Table
 
 NEW = CtState.TRK | CtState.NEW
 EST = CtState.TRK | CtState.EST
 REPLY = CtState.TRK | CtState.EST | CtState.RPL
 INVALID = CtState.TRK | CtState.INV
-CLIENT, SERVER, ROUTER = "192.0.2.1", "198.51.100.1", "203.0.113.1"
-
-
-class Bench:
-    """A small table and one participant on it."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self.me = roster.join(table, Kind.TOOL)
-        self.views = table.views(self.me)
-
-    def track(self, *packets, now_ms: int = 1000, zone: int = 0, commit: bool = True) -> np.ndarray:
-        """Track packets as one burst; returns VERDICT[len(packets)]."""
-        buffers = [np.frombuffer(bytes(packet), "u1").copy() for packet in packets]
-        frames = np.zeros(len(buffers), FRAME)
-        for frame, buffer in zip(frames, buffers, strict=True):
-            frame["address"] = buffer.ctypes.data
-            frame["captured_bytes"] = frame["wire_bytes"] = buffer.size
-            frame["zone"] = zone
-            frame["link"] = Link.ETHERNET
-            frame["flags"] = FrameFlag.COMMIT if commit else 0
-        verdicts = np.zeros(len(buffers), VERDICT)
-        burst.track_burst(
-            self.views,
-            np.uint64(frames.ctypes.data),
-            np.uint64(len(buffers)),
-            np.uint64(now_ms),
-            np.uint64(verdicts.ctypes.data),
-        )
-        return verdicts
-
-    def count(self, zone: int = 0) -> int:
-        return int(self.table.array(Region.CONTROL, "quotas", QUOTA)[zone]["count"])
-
-    def counter(self, reason: Reason) -> int:
-        return int(self.table.array(Region.CONTROL, "participants", PARTICIPANT)[self.me - 1]["counters"][reason])
 
 
 @pytest.fixture
 def bench():
     made = Bench(segment.anonymous(Geometry(2000, 16, 125)))
     yield made
-    _settle(made)
-
-
-def _settle(made: Bench) -> None:
-    """Run what is still on the delete list, for a burst leaves its last deletes for later; then nothing is broken."""
-    delete_list.run(made.views)
-    assert audit.at_rest(made.table) is None
-
-
-def tcp(flags: str, seq: int, ack: int = 0, reply: bool = False, sport: int = 40000):
-    """A segment of the conversation CLIENT:sport -> SERVER:80."""
-    source, destination, ports = (SERVER, CLIENT, (80, sport)) if reply else (CLIENT, SERVER, (sport, 80))
-    return (
-        Ether()
-        / IP(src=source, dst=destination)
-        / TCP(sport=ports[0], dport=ports[1], flags=flags, seq=seq, ack=ack, window=8192)
-    )
-
-
-def udp(sport: int = 1234, reply: bool = False):
-    """A datagram of CLIENT:sport <-> SERVER:53."""
-    if reply:
-        return Ether() / IP(src=SERVER, dst=CLIENT) / UDP(sport=53, dport=sport) / b"answer"
-    return Ether() / IP(src=CLIENT, dst=SERVER) / UDP(sport=sport, dport=53) / b"question"
+    made.settle()
 
 
 def states(verdicts: np.ndarray) -> list[int]:
@@ -148,7 +81,7 @@ def test_an_expired_connection_is_never_found(bench):
     assert states(again) == [NEW]
     assert again["incarnation"][0] != first["incarnation"][0] or again["record"][0] != first["record"][0]
     assert bench.counter(Reason.EXPIRED_ON_LOOKUP) == 1
-    _settle(bench)
+    bench.settle()
     assert bench.count() == 1
 
 
@@ -167,7 +100,7 @@ def test_a_syn_after_the_end_makes_a_new_connection(bench):
     after = bench.track(tcp("S", 90000))
     assert states(after) == [NEW]
     assert (after["record"][0], after["incarnation"][0]) != (before["record"][-1], before["incarnation"][-1])
-    _settle(bench)
+    bench.settle()
     assert bench.count() == 1
 
 
@@ -239,7 +172,7 @@ def test_a_burst_of_many_deletes_runs_the_list_in_between(bench):
     refused = [tcp("RA", 0, 101, reply=True, sport=sport) for sport in range(1, 201)]
     verdicts = bench.track(*refused)
     assert set(states(verdicts)) == {REPLY}
-    _settle(bench)
+    bench.settle()
     assert bench.count() == 0
 
 

@@ -1,0 +1,107 @@
+"""Commit: a packet that found nothing opens a connection, if it may and if it shall.
+
+A record is taken from the own list, written whole under its lock in state NEW, where nobody sees it, and handed to
+``index.insert``.  Whatever refuses it there, the record goes home and the packet stays what it was: new, uncommitted.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import ENTRY, CtState, FrameFlag, Status, Step, VerdictFlag, offset
+from ..shm.reasons import Reason
+from . import counters, entries, index, intents, locks, memory, timeouts, track, tuples, zones
+from .jit import kernel
+from .stages import key_of, parsed_of
+from .verdicts import no_record, refuse, verdict_at
+from .words import EIGHT, LOW_32, ONE, THIRTY_TWO, ZERO, u64
+
+_CREATED = offset(ENTRY, "created_ms")
+_NONE = u64(Reason.NONE)
+
+
+@kernel
+def wanted_in(views, i, count, zone):
+    """Return how many packets of the burst, from ``i`` on, found nothing in the same zone: the credit to ask for."""
+    wanted = ONE
+    for j in range(i + ONE, count):
+        other = parsed_of(views, u64(j))
+        found_none = u64(other.candidate) == ZERO or u64(other.candidate) == index.ABSENT
+        if u64(other.reason) == _NONE and found_none and u64(other.zone) == zone:
+            wanted += ONE
+    return wanted
+
+
+@kernel
+def make(views, parsed, i, count, settings, now_ms, verdict_address):
+    """Make a record for a packet that found none.
+
+    Returns:
+        NONE: made.  ADOPTED: somebody else was first, find it.  Else the reason why not; the packet stays uncommitted.
+    """
+    zone = u64(parsed.zone)
+    if zones.credit(views) != ZERO and zones.credit_zone(views) != zone and not zones.return_credit(views):
+        return u64(Reason.BUSY)
+    record = entries.take(views)
+    if record == entries.NONE:
+        intents.done(views)
+        return u64(Reason.SLAB_FULL)
+    entry = entries.address(views, record)
+    fields = entries.entry_at(entry)
+    if not locks.take(entry + entries.LOCK, views.me):  # a slow finder may hold it
+        entries.release(views, record)
+        intents.done(views)
+        return u64(Reason.BUSY)
+    tuples.copy_key(entry + tuples.ENTRY_KEY, key_of(views, i, ZERO))
+    fields.status = u64(Status.ORIG_IS_HIGH) if u64(parsed.high_is_source) != ZERO else ZERO
+    fields.policy = zones.policy_of(views, zone)
+    fields.packets[0] = ONE
+    fields.packets[1] = ZERO
+    fields.bytes[0] = parsed.ip_bytes
+    fields.bytes[1] = ZERO
+    memory.set_le64(entry + _CREATED, now_ms)
+    fields.parent = ZERO
+    fields.mark = ZERO
+    term = track.begin(entry, parsed, settings)
+    expiry_ms = now_ms + timeouts.term_ms(views, u64(fields.policy), term)
+    memory.write64(entry + entries.EXPIRY, expiry_ms)
+    entries.set_due(views, record, entry, entries.due_units(expiry_ms))
+    state = u64(fields.state)
+    incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
+    locks.drop(entry + entries.LOCK)
+
+    wanted = wanted_in(views, i, count, zone) if zones.credit(views) == ZERO else ONE
+    reason = index.insert(views, record, zone, wanted)
+    if reason != _NONE:
+        intents.set_record(views, record, Step.ALLOC)
+        entries.release(views, record)
+        intents.done(views)
+        return reason
+    verdict = verdict_at(verdict_address)
+    verdict.flags = u64(VerdictFlag.COMMITTED)
+    verdict.state = state
+    memory.set_le64(verdict_address + EIGHT, record | (incarnation << THIRTY_TWO))
+    verdict.timeout_ms = min(expiry_ms - now_ms, LOW_32)
+    return reason
+
+
+@kernel
+def open_(views, parsed, i, count, flags, settings, now_ms, verdict_address):
+    """A packet that found nothing: may it open a connection, and if it shall be committed, make one.
+
+    Returns:
+        False when somebody else made the connection meanwhile, so it has to be found again.
+    """
+    reason = track.opens(parsed, settings)
+    if reason != _NONE:
+        refuse(views, parsed, verdict_address, reason)
+        return True
+    no_record(verdict_address, parsed, u64(CtState.NEW) | u64(CtState.TRK), ZERO, ZERO)
+    if flags & u64(FrameFlag.COMMIT) == ZERO:
+        return True
+    reason = make(views, parsed, i, count, settings, now_ms, verdict_address)
+    if reason == u64(Reason.ADOPTED):
+        counters.count(views, reason)
+        return False
+    if reason != _NONE:
+        verdict_at(verdict_address).reason = reason
+        counters.count(views, reason)
+    return True

@@ -1,0 +1,119 @@
+"""What a burst does before anything is decided: read every frame, and have memory fetched for all of them.
+
+    parse     every frame, and hash its key
+    locate    its lines in the index, and fetch them
+    glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
+    fetch     the rest of a record, a few packets before its turn
+
+Nothing here takes a lock or changes the table.  What ``glance`` names is a hint; that there is nothing is more, a miss
+confirmed as ``index.find`` does it.
+
+Locate and glance are short loops of their own: a prefetch whose page is not in the TLB holds up what follows it until the
+page walk is done, and only in a loop of a few instructions are enough walks under way at once.  ``glance`` fetches only a
+record's first line, into the second level; all three are fetched into the first a few packets before their turn, for a
+core has some sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import FRAME, FRAME_BYTES, LINE_BYTES, PARSED, PARSED_BYTES, PacketKind, Setting
+from ..shm.reasons import Reason
+from . import entries, index, memory, packet, tuples, zones
+from .jit import inlined
+from .words import ONE, ZERO, u64
+
+AHEAD = u64(6)
+"""Packets before its turn at which the rest of a packet's record is fetched."""
+
+ERROR = u64(PacketKind.ICMP_ERROR)
+
+_FRAME_SIZE = u64(FRAME_BYTES)
+_PARSED_SIZE = u64(PARSED_BYTES)
+_LINE = u64(LINE_BYTES)
+_TWO_LINES = u64(2 * LINE_BYTES)
+_NONE = u64(Reason.NONE)
+
+frame_at = memory.record_at(FRAME)
+parsed_at = memory.record_at(PARSED)
+
+
+@inlined
+def frame_of(frames, i):
+    """Return FRAME ``i`` of a burst."""
+    return frame_at(frames + i * _FRAME_SIZE)
+
+
+@inlined
+def parsed_of(views, i):
+    """Return what is known of packet ``i`` of the burst."""
+    return parsed_at(views.parsed + i * _PARSED_SIZE)
+
+
+@inlined
+def key_of(views, i, kind):
+    """Return the address of the key that a packet is looked up by."""
+    at = views.parsed + i * _PARSED_SIZE
+    return at + (tuples.PARSED_INNER_KEY if kind == ERROR else tuples.PARSED_KEY)
+
+
+@inlined
+def parse(views, frames, i):
+    """Parse frame ``i`` and hash its key."""
+    parsed = parsed_of(views, i)
+    frame = frame_of(frames, i)
+    zone = u64(frame.zone)
+    settings = zones.settings_of(views, zone)
+    packet.parse(frame, zone, settings & u64(Setting.CHECKSUM), parsed)
+    parsed.zone = zone
+    parsed.candidate = ZERO
+    parsed.line = ZERO
+    if u64(parsed.reason) != _NONE:
+        return
+    parsed.hash = tuples.hash_key(views, key_of(views, i, u64(parsed.kind)))
+
+
+@inlined
+def locate(views, i):
+    """Fetch the lines where the key of packet ``i`` would stand."""
+    parsed = parsed_of(views, i)
+    if u64(parsed.reason) != _NONE:
+        return
+    hash_ = u64(parsed.hash)
+    word = zones.load_word(views, u64(parsed.zone))
+    parsed.zone_word = word
+    if zones.directory_of(word) == ZERO:
+        return
+    segment = index.segment_of(views, word, hash_)
+    if segment != ZERO:
+        line = index.home_line(views, segment - ONE, hash_)
+        memory.prefetch(line)
+        memory.prefetch(line ^ _LINE)
+        parsed.line = line
+        parsed.segment = segment
+
+
+@inlined
+def glance(views, i):
+    """Fetch the record whose tag stands in the lines of packet ``i``; or the lock under which it would be made."""
+    parsed = parsed_of(views, i)
+    line = u64(parsed.line)
+    if line == ZERO:
+        return
+    tag = index.tag_of(u64(parsed.hash))
+    candidate = index.glance(views, u64(parsed.zone), u64(parsed.zone_word), line, tag)
+    parsed.candidate = candidate
+    if candidate == index.ABSENT:
+        memory.prefetch(index.lock_address(views, u64(parsed.segment) - ONE))
+    elif candidate != ZERO:
+        memory.prefetch_far(entries.address(views, candidate - ONE))
+
+
+@inlined
+def fetch(views, i):
+    """Fetch the rest of the record that packet ``i`` will probably find."""
+    candidate = u64(parsed_of(views, i).candidate)
+    if candidate != ZERO and candidate != index.ABSENT:
+        entry = entries.address(views, candidate - ONE)
+        memory.prefetch(entry)
+        memory.prefetch(entry + _LINE)
+        memory.prefetch(entry + _TWO_LINES)
