@@ -3,7 +3,7 @@
     zone             0 to 65535
     proto            a number, or the name of a protocol
     src, dst, reply_src, reply_dst      an address, or address/prefix
-    sport, dport     0 to 65535; of an ICMP query sport is the id
+    sport, dport     0 to 65535; ICMP has no ports
     state            of TCP, as ESTABLISHED
     mark             a number, or "value/mask", or (value, mask)
     unreplied        True: only those that no reply was seen of

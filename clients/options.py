@@ -51,7 +51,7 @@ _WHICH = (
     click.option("--proto", type=Checked("protocol", filters.protocol), metavar="P", help="Name or number."),
     click.option("--src", type=ADDRESS, metavar="A[/N]", help="Whoever opened it has this address."),
     click.option("--dst", type=ADDRESS, metavar="A[/N]", help="To this address."),
-    click.option("--sport", type=PORT, metavar="N", help="From this port; of ICMP, its id."),
+    click.option("--sport", type=PORT, metavar="N", help="From this port; ICMP has none."),
     click.option("--dport", type=PORT, metavar="N", help="To this port."),
     click.option("--reply-src", type=ADDRESS, metavar="A[/N]", help="Replies come from this address."),
     click.option("--reply-dst", type=ADDRESS, metavar="A[/N]", help="Replies go to this address."),
