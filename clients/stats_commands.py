@@ -40,14 +40,19 @@ def stats_command(socket: str | None, instance: str | None, watch: bool, interva
 
 def show(told: Mapping[str, Any]) -> None:
     """Print the answer to ``stats`` as tables: what is one value, and then what is many."""
-    tables.show(("", ""), [(name, text(value)) for name, value in told.items() if not isinstance(value, dict | list)])
+    show_pairs("service", {name: value for name, value in told.items() if not isinstance(value, dict | list)})
     for name, value in told.items():
         if isinstance(value, dict):
-            tables.show((name, ""), [(key, text(one)) for key, one in value.items()])
+            show_pairs(name, value)
         elif isinstance(value, list) and value:
             show_rows(value, name)
             for one in value:
                 show_inside(name, one)
+
+
+def show_pairs(heading: str, pairs: Mapping[str, Any]) -> None:
+    """Print a map as a table of two columns."""
+    tables.show((heading, ""), [(name, text(value)) for name, value in pairs.items()])
 
 
 def show_inside(name: str, one: Mapping[str, Any]) -> None:
@@ -79,6 +84,8 @@ def text(value: Any) -> str:
     """Return a cell."""
     if isinstance(value, list):
         return " ".join(map(text, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {text(one)}" for name, one in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "" if value is None else str(value)

@@ -70,7 +70,7 @@ def test_rows_are_tables_whatever_they_hold(capsys):
 
 
 def test_cells():
-    assert [text(value) for value in (None, True, False, 0, 1, "x", [1, "a"], 1.5)] == [
-        *("", "yes", "no", "0", "1", "x", "1 a", "1.5"),
+    assert [text(value) for value in (None, True, False, 0, 1, "x", [1, "a"], 1.5, {"p50": 3, "p99": 5})] == [
+        *("", "yes", "no", "0", "1", "x", "1 a", "1.5", "p50 3, p99 5"),
     ]
     assert flattened({"a": 1, "b": {"c": 2}, "d": [{"e": 3}]}) == {"a": 1, "c": 2}
