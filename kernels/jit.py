@@ -18,7 +18,9 @@ from typing import Any, TypeVar, cast
 F = TypeVar("F", bound=Callable[..., Any])
 
 _HERE = Path(__file__).parent
-_COMPILED_FROM = (_HERE, _HERE.parent / "shm")
+_LAYERS = (_HERE, _HERE.parent / "shm")
+_FROM_SHM = ("layout.py", "reasons.py")
+"""What kernels know of the other layer: tests/test_layers.py holds them to it."""
 CACHE_FROM_CALLER = "NUMBA_CACHE_DIR" in os.environ
 """Whether the caller chose the cache directory himself."""
 
@@ -27,9 +29,9 @@ def source_digest() -> str:
     """Return 16 hex digits that change whenever a kernel's machine code may have changed."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(f"{sys.version}|{version('numba')}|{version('llvmlite')}|{version('numpy')}".encode())
-    for directory in _COMPILED_FROM:
-        for path in sorted(directory.glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    kernels, shm = _LAYERS
+    for path in (*sorted(kernels.glob("*.py")), *(shm / name for name in _FROM_SHM)):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -48,7 +48,7 @@ HEAVY = ("rich", "numpy")
 
 RULES = {
     "shm": Rule(("shm",), ("numpy", "posix_ipc")),
-    "kernels": Rule(("kernels", "shm.layout", "shm.views", "shm.reasons"), ("numpy", "numba"), KERNELS_KNOW_NOTHING_OF),
+    "kernels": Rule(("kernels", "shm.layout", "shm.reasons"), ("numpy", "numba"), KERNELS_KNOW_NOTHING_OF),
     "service": Rule(
         ("service", "kernels", "shm", *(f"clients.{room}" for room in SHARED_CLIENT_ROOMS)),
         ("numpy", "click", "rich", "msgpack", "uvloop"),

@@ -41,7 +41,7 @@ def copied(tmp_path, monkeypatch):
         layer.mkdir()
         for path in (checkout.ROOT / layer.name).glob("*.py"):
             shutil.copy(path, layer)
-    monkeypatch.setattr(jit, "_COMPILED_FROM", layers)
+    monkeypatch.setattr(jit, "_LAYERS", layers)
     return tmp_path
 
 
@@ -67,8 +67,14 @@ def test_digest_changes_with_the_name_of_a_source_and_with_one_more(copied):
     before = jit.source_digest()
     (copied / "kernels" / "tuples.py").rename(copied / "kernels" / "couples.py")
     renamed = jit.source_digest()
-    (copied / "shm" / "more.py").write_text("")
+    (copied / "kernels" / "more.py").write_text("")
     assert len({before, renamed, jit.source_digest()}) == 3
+
+
+def test_digest_leaves_out_what_no_kernel_is_compiled_from(copied):
+    before = jit.source_digest()
+    (copied / "shm" / "segment.py").write_text("")
+    assert jit.source_digest() == before
 
 
 def test_cache_is_where_the_caller_says(monkeypatch, tmp_path):
@@ -130,8 +136,8 @@ def test_an_edited_callee_runs_at_once_inside_a_caller_that_was_cached(tmp_path)
     package = tmp_path / "copied"
     for layer in ("kernels", "shm"):
         (package / layer).mkdir(parents=True)
-    for name in ("__init__.py", "jit.py"):
-        shutil.copy(checkout.ROOT / "kernels" / name, package / "kernels")
+    for room in ("kernels/__init__.py", "kernels/jit.py", "shm/layout.py", "shm/reasons.py"):
+        shutil.copy(checkout.ROOT / room, package / room)
     (package / "kernels" / "caller.py").write_text(CALLER)
     script = tmp_path / "run.py"
     script.write_text("from copied.kernels.caller import walk\nprint(walk(1))\n")
