@@ -80,8 +80,8 @@ class Rows:
             else:
                 codes.append(f"{count}{code}")
                 names += [(name, i) for i in range(count)] if shape else [name]
-        if not names:
-            raise RemoteProtocolError("rows without fields")
+        if not names or len(names) != len(set(names)):
+            raise RemoteProtocolError("rows without fields, or with two of one name")
         self._names = tuple(names)
         self._packed = struct.Struct("".join(codes))
 

@@ -24,9 +24,17 @@ class Page(NamedTuple):
     status: Mapping[str, int]  # names of status bits
 
     def connections(self) -> Iterator[Connection]:
-        """Yield the connections as dicts."""
+        """Yield the connections as dicts.
+
+        Raises:
+            RemoteProtocolError: rows have not the fields, or not the values, that make a connection.
+        """
         for row in Rows(self.fields).read(self.records):
-            yield describe(row, self.states, self.status)
+            try:
+                connection = describe(row, self.states, self.status)
+            except (KeyError, ValueError, TypeError) as error:
+                raise RemoteProtocolError(f"a row that is no connection: {error!r}") from error
+            yield connection
 
 
 class Walk:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import click
 
 from . import tables
+from .errors import NothingMatchedError
 from .options import ZONE, as_json, print_json, reach, where
 
 INTERVAL_S = 1.0
@@ -23,7 +25,7 @@ CLEAR = "\x1b[H\x1b[2J"
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, with --watch one per line.")
 def stats_command(socket: str | None, instance: str | None, watch: bool, interval: float, as_json: bool) -> None:
     """Show totals, and the counters of each worker, queue and zone in use."""
-    with reach(socket, instance) as ct:
+    with reach(socket, instance) as ct, suppress(KeyboardInterrupt):
         while True:
             told = ct.stats()
             if as_json:
@@ -111,7 +113,15 @@ def coverage_command(socket: str | None, instance: str | None, as_json: bool) ->
 def zones_command(socket: str | None, instance: str | None, zone: int | None, as_json: bool) -> None:
     """Show the zones in use: connections, limit, policy, settings."""
     with reach(socket, instance) as ct:
-        answer(ct.zones(zone), as_json)
+        told = ct.zones(zone)
+    if zone is not None and not is_in_use(told[0]):
+        raise NothingMatchedError(f"zone {zone} has no connections, and nothing of its own")
+    answer(told, as_json)
+
+
+def is_in_use(zone: Mapping[str, Any]) -> bool:
+    """Return whether a zone has connections, or something set that others have not."""
+    return bool(zone["count"] or zone["limit_is_own"] or zone["policy"] or "settings" in zone)
 
 
 @click.command("workers")

@@ -99,8 +99,9 @@ def test_fields_that_rows_do_not_have_are_refused(field):
 
 
 def test_rows_have_fields():
-    with pytest.raises(RemoteProtocolError, match="rows without fields"):
-        Rows([])
+    for fields in ([], [["a", "<u8", []], ["a", "<u4", []]]):
+        with pytest.raises(RemoteProtocolError, match="rows without fields, or with two of one name"):
+            Rows(fields)
 
 
 def test_a_row_that_is_cut_off_is_refused():

@@ -53,6 +53,26 @@ def test_what_is_no_page_is_refused(result):
         Walk({}).take(result)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [["x" if name == "mark" else name, kind, shape] for name, kind, shape in FIELDS],
+        [[name, "|u1", [4]] if name == "timeout_ms" else [name, kind, shape] for name, kind, shape in FIELDS],
+        [["family" if name == "state" else name, kind, shape] for name, kind, shape in FIELDS],
+    ],
+    ids=["a field is missing", "a number is bytes", "a field is twice"],
+)
+def test_rows_that_make_no_connection_are_refused(changed):
+    with pytest.raises(RemoteProtocolError):
+        list(Walk({}).take(answer(1, None, dtype=changed)).connections())
+
+
+@pytest.mark.parametrize("status", [{"seen_reply": "yes"}, {"seen_reply": None}, {5: 1.5}])
+def test_a_status_that_is_no_bit_is_refused(status):
+    with pytest.raises(RemoteProtocolError, match="a row that is no connection"):
+        list(Walk({}).take(answer(1, None, status=status)).connections())
+
+
 def test_a_dump_that_goes_in_a_circle_is_left():
     walk = Walk({})
     walk.ask()

@@ -146,3 +146,20 @@ def test_ids_begin_anew_after_the_last():
     session = Session()
     session._next_id = wire.ID_MAX
     assert [session.ask("count", {})[0] for _ in range(2)] == [wire.ID_MAX, 0]
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_whatever_comes_is_an_answer_or_the_end(noise, cut_off):
+    """Bytes of a good answer with others behind them: no other error, and none of the session's own making."""
+    session = Session()
+    id, _ = session.ask("count", {})
+    packed = wire.response(id, {"count": 5})
+    try:
+        got = list(session.receive((packed[:-1] if cut_off else packed) + noise))
+        assert cut_off or got[0] == Answer(id, None, {"count": 5})
+        session.receive(b"")
+        assert session.state is State.CLOSED
+    except RemoteProtocolError:
+        assert session.state is State.BROKEN
+    except ZonetrackError:
+        assert session.state is State.REFUSED

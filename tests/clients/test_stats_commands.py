@@ -30,7 +30,8 @@ def test_stats_again_and_again(desk, monkeypatch):
             raise KeyboardInterrupt from None
 
     monkeypatch.setattr(stats_commands.time, "sleep", nap)
-    _, out, _ = desk.run("stats", "--watch", "--interval", 0.5, "--json")
+    code, out, _ = desk.run("stats", "--watch", "--interval", 0.5, "--json")
+    assert code == Exit.OK
     assert [json.loads(line)["instance"] for line in out.splitlines()] == ["test"] * 3
 
 
@@ -47,6 +48,15 @@ def test_zones(desk):
     assert (told["zone"], told["count"], told["profile"]) == (ZONE + 1, 2, "netfilter")
     lines = [line.split() for line in desk.run("zones").out.splitlines()]
     assert lines[0][:2] == ["zone", "count"] and [str(ZONE + 1), "2"] in [line[:2] for line in lines]
+
+
+def test_a_zone_that_is_not_in_use(desk):
+    code, out, err = desk.run("zones", "--zone", ZONE + 2)
+    assert (code, out) == (Exit.NOTHING_MATCHED, "")
+    assert err == f"Error: zone {ZONE + 2} has no connections, and nothing of its own\n"
+    desk.run("limits", "set", "--zone", ZONE + 2, 7)
+    assert desk.run("zones", "--zone", ZONE + 2).code == Exit.OK
+    desk.run("limits", "unset", "--zone", ZONE + 2)
 
 
 @pytest.mark.parametrize("command", ["workers", "ports"])
