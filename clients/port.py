@@ -23,7 +23,7 @@ from ..kernels import ring
 from ..kernels.words import u64
 from ..shm import port
 from ..shm.errors import InUse, Missing, SegmentError
-from ..shm.layout import DESCRIPTOR, FRAME, RING, TIMESPEC, Link
+from ..shm.layout import DESCRIPTOR, FRAME, RING, TIMESPEC, FrameFlag, Link
 from ..shm.queues import RX, TX
 from ..shm.segment import INSTANCE_DEFAULT
 from .errors import NothingMatchedError, ZonetrackError
@@ -114,7 +114,8 @@ class Queue:
         """Send frames, as many as there is room for.
 
         Args:
-            frames: FRAME[n], contiguous; of each, up to FRAME_SLOT_BYTES go.
+            frames: FRAME[n], contiguous; of each, up to FRAME_SLOT_BYTES go.  Their zone is the port's, of their flags
+                only COMMIT is heeded.
             tag: of the first; each has one more than the one before.
 
         Returns:
@@ -184,11 +185,11 @@ class Queue:
 
 
 def frames_of(packets: Sequence[bytes], link: Link = Link.ETHERNET) -> tuple[np.ndarray, np.ndarray]:
-    """Return packets as FRAME[n], and the bytes that those point to, to be kept as long."""
+    """Return packets as FRAME[n], to be committed, and the bytes that those point to, to be kept as long."""
     lengths = np.array([len(packet) for packet in packets], "u8")
     data = np.frombuffer(b"".join(packets), "u1")
     frames = np.zeros(len(packets), FRAME)
     frames["address"] = data.ctypes.data + np.concatenate(([0], np.cumsum(lengths)[:-1])).astype("u8")
     frames["captured_bytes"] = frames["wire_bytes"] = lengths
-    frames["link"] = link
+    frames["link"], frames["flags"] = link, FrameFlag.COMMIT
     return frames, data

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..service import labels, packets, warmup
 from ..service.captures import Capture, CaptureError
-from ..shm.layout import QUEUES_MAX, VERDICT_BYTES
+from ..shm.layout import QUEUES_MAX, VERDICT_BYTES, FrameFlag
 from ..shm.reasons import word
 from ..shm.segment import INSTANCE_DEFAULT
 from . import tables
@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Push the packets of a capture (pcap, pcapng) through PORT of a running service, and report their verdicts."""
     warmup.ensure()
-    with Queue(port, queue, instance) as to, Capture(file) as capture:
+    with Queue(port, queue, instance) as to, Capture(file, flags=FrameFlag.COMMIT) as capture:
         sending, verdicts = Sending(to, rate), Verdicts()
         if each_packet and not as_json:
             sys.stdout.write(f"{file}\n{packets.HEADING}\n")

@@ -55,7 +55,7 @@ def _accept(queue, rx, place, out, frame, copied):
     Returns:
         Where the frame is now; it has the bytes that ``frame`` says.
     """
-    tag, slot, captured, wire, link = ring.fetch(place)
+    tag, slot, captured, wire, link, flags = ring.fetch(place)
     source = ring.frame_of(rx, slot)
     if slot >= u64(rx.slots):
         queue.bad_slots = queue.bad_slots + ONE
@@ -64,13 +64,13 @@ def _accept(queue, rx, place, out, frame, copied):
     elif captured > ring.SLOT or captured > wire:
         queue.bad_lengths = queue.bad_lengths + ONE
         captured = wire = ZERO
-    ring.write(out, tag, ZERO, captured, wire, link)
+    ring.write(out, tag, ZERO, captured, wire, link, flags)
     frame.address = copied
     frame.captured_bytes = captured
     frame.wire_bytes = wire
     frame.zone = queue.zone
     frame.link = link
-    frame.flags = queue.frame_flags
+    frame.flags = flags & u64(queue.frame_flags)
     return source
 
 
@@ -111,7 +111,7 @@ def _answer(queue, tx, loop, count):
         memory.copy(ring.frame_of(tx, slot), u64(frame.address), captured)
         place = ring.descriptor_of(tx, position)
         tag = memory.le64(loop.descriptors + u64(i) * _DESCRIPTOR)
-        ring.write(place, tag, slot, captured, u64(frame.wire_bytes), u64(frame.link))
+        ring.write(place, tag, slot, captured, u64(frame.wire_bytes), u64(frame.link), u64(frame.flags))
         ring.write_verdict(place, loop.verdicts + u64(i) * _VERDICT)
         bytes_ += u64(frame.wire_bytes)
     queue.tx_full = queue.tx_full + (count - n)

@@ -51,7 +51,7 @@ _VERDICT = offset(DESCRIPTOR, "verdict")
 _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
 _FRAME = u64(FRAME_BYTES)
 _LINE = u64(LINE_BYTES)
-TWELVE = u64(12)
+TWELVE, FORTY = u64(12), u64(40)
 SLOT = u64(FRAME_SLOT_BYTES)
 DESCRIPTOR_WORDS, VERDICT_WORDS = DESCRIPTOR_BYTES // 8, VERDICT_BYTES // 8
 
@@ -118,11 +118,11 @@ def frame_of(end, slot):
 
 
 @inlined
-def write(descriptor, tag, slot, captured, wire, link):
+def write(descriptor, tag, slot, captured, wire, link, flags):
     """Write the words of a descriptor but its verdict."""
     memory.write64(descriptor, tag)
     memory.write64(descriptor + EIGHT, slot | (captured << THIRTY_TWO))
-    memory.write64(descriptor + SIXTEEN, wire | (link << THIRTY_TWO))
+    memory.write64(descriptor + SIXTEEN, wire | (link << THIRTY_TWO) | (flags << FORTY))
 
 
 @inlined
@@ -137,12 +137,13 @@ def fetch(place):
     """Load the words of a descriptor but its verdict, once each.
 
     Returns:
-        tag, slot, captured bytes, wire bytes, link: what the other end says.
+        tag, slot, captured bytes, wire bytes, link, flags: what the other end says.
     """
     tag = memory.acquire64(place)
     second = memory.acquire64(place + EIGHT)
     third = memory.acquire64(place + SIXTEEN)
-    return tag, second & LOW_32, second >> THIRTY_TWO, third & LOW_32, (third >> THIRTY_TWO) & LOW_8
+    link, flags = (third >> THIRTY_TWO) & LOW_8, (third >> FORTY) & LOW_8
+    return tag, second & LOW_32, second >> THIRTY_TWO, third & LOW_32, link, flags
 
 
 # ------------------------------------------------------------------------------------------------ sleeping and waking
@@ -210,7 +211,8 @@ def put(end, frames, count, tag):
         slot = position & (end.slots - ONE)
         captured = min(u64(frame.captured_bytes), SLOT)
         memory.copy(frame_of(end, slot), u64(frame.address), captured)
-        write(descriptor_of(end, position), tag + u64(i), slot, captured, u64(frame.wire_bytes), u64(frame.link))
+        place, wire = descriptor_of(end, position), u64(frame.wire_bytes)
+        write(place, tag + u64(i), slot, captured, wire, u64(frame.link), u64(frame.flags))
     if n != ZERO:
         produce(end, n)
         wake(end)

@@ -661,7 +661,8 @@ DESCRIPTOR = np.dtype(
         ("captured_bytes", "u4"),  # that are there, at most FRAME_SLOT_BYTES
         ("wire_bytes", "u4"),  # as it was on the wire; more than captured when snapped
         ("link", "u1"),  # Link
-        ("reserved", "u1", (3,)),
+        ("flags", "u1"),  # FrameFlag bits: COMMIT, or nobody makes a record for it
+        ("reserved", "u1", (2,)),
         ("verdict", VERDICT),  # from the service
     ],
     align=True,
@@ -694,7 +695,7 @@ QUEUE = np.dtype(
         ("port", "u4"),  # index of its port
         ("index", "u4"),  # in its port
         ("owner", "u4"),  # owner id of the worker that polls it
-        ("frame_flags", "u4"),  # FrameFlag bits of its packets
+        ("frame_flags", "u4"),  # FrameFlag bits that its packets may have
         ("reserved", "u4"),
         ("rx_packets", "u8"),
         ("rx_bytes", "u8"),  # of whole frames, as on the wire
@@ -733,6 +734,19 @@ POLL = np.dtype(
 )
 """What a worker's loop works with.  Private to a process."""
 POLL_BURST_PACKETS = 32
+
+CARRIER = np.dtype(
+    [
+        ("outward", END),  # to the service
+        ("inward", END),  # back
+        ("descriptors", "u8"),  # address of DESCRIPTOR[POLL_BURST_PACKETS]
+        ("timeout", "u8"),  # address of a TIMESPEC
+        ("tag", "u8"),  # of the next frame
+        ("reserved", "u8", (5,)),
+    ],
+    align=True,
+)
+"""What a client needs to have bursts tracked by a service as by a kernel.  Private to a process."""
 
 WAIT = np.dtype([("value", "u8"), ("address", "u8"), ("flags", "u4"), ("reserved", "u4")], align=True)
 """A word to sleep on: struct futex_waitv of futex2(2)."""

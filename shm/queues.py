@@ -54,7 +54,7 @@ class Queues:
 
         Args:
             ports: made by this process.
-            flags: FrameFlag bits of all their packets.
+            flags: FrameFlag bits that their packets may have.
 
         Raises:
             ValueError: they have more queues than there may be.

@@ -75,7 +75,7 @@ def play(seed, monkeypatch, bursts=(1, 2, 4), **how):
                 continue
             for i in range(count):
                 position = producer.cursor + u64(i)
-                ring.write(ring.descriptor_of(producer, position), u64(1000 + sent + i), ZERO, ZERO, ZERO, ZERO)
+                ring.write(ring.descriptor_of(producer, position), u64(1000 + sent + i), *[ZERO] * 5)
             ring.produce(producer, u64(count))
             ring.wake(producer)
             sent += count

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tables
 from ports import Lab, datagrams, receive, send, udp
-from zonetrack.shm.layout import FRAME_SLOT_BYTES, POLL_BURST_PACKETS, CtState, Life, Status, Way
+from zonetrack.shm.layout import FRAME_SLOT_BYTES, POLL_BURST_PACKETS, CtState, FrameFlag, Life, Status, Way
 from zonetrack.shm.queues import RX, TX, Loop
 from zonetrack.shm.reasons import Reason
 
@@ -105,6 +105,19 @@ def test_zone_is_the_ports_and_commits_are_the_services(lab):
         lab.descriptors(RX)["verdict"]["zone"] = 99  # a client's verdict is nobody's
         lab.poll()
         assert receive(client)[0]["verdict"]["zone"].tolist() == [0]
+
+
+@pytest.mark.parametrize("flags", [0, 0xFE, 0xFF])
+def test_client_may_ask_not_to_commit_and_nothing_else(lab, flags):
+    """A checksum that a client says is right is verified all the same."""
+    wrong = datagrams(1)[0][:-1] + b"?"
+    with lab.client() as client:
+        send(client, [wrong[:40] + b"\1\1" + wrong[42:], *datagrams(1)])
+        lab.descriptors(RX)["flags"] = flags
+        lab.poll()
+        verdicts = receive(client)[0]["verdict"]
+    assert verdicts["reason"].tolist() == [Reason.L4CSUM_ERR, Reason.NONE]
+    assert total(lab) == flags & FrameFlag.COMMIT
 
 
 # ------------------------------------------------------------------------------------------------ nonsense

@@ -1,0 +1,69 @@
+"""A burst carried to a service and back: the verdicts are those that the kernel would have given."""
+
+import numpy as np
+import pytest
+from ports import Lab, datagrams, working
+from zonetrack.clients.port import frames_of
+from zonetrack.kernels import carry
+from zonetrack.kernels.words import u64
+from zonetrack.shm.layout import CARRIER, DESCRIPTOR, POLL_BURST_PACKETS, TIMESPEC, VERDICT, CtState
+from zonetrack.shm.queues import RX, TX
+
+NEW = CtState.TRK | CtState.NEW
+
+
+class Carrier:
+    """A client with a CARRIER."""
+
+    def __init__(self, lab):
+        self.record = np.zeros(1, CARRIER)
+        self.descriptors, self.timeout = np.zeros(POLL_BURST_PACKETS, DESCRIPTOR), np.zeros(1, TIMESPEC)
+        self.record["outward"], self.record["inward"] = (lab.port.end(0, side)[0] for side in (RX, TX))
+        self.record["descriptors"], self.record["timeout"] = self.descriptors.ctypes.data, self.timeout.ctypes.data
+
+    def carry(self, packets, now_ms=1 << 40):
+        """Carry packets; returns how many are settled, and the verdicts."""
+        frames, kept = frames_of(packets)
+        verdicts = np.zeros(len(packets), VERDICT)
+        settled = carry.carry_burst(
+            *(u64(each.ctypes.data) for each in (self.record, frames)),
+            u64(len(packets)),
+            u64(now_ms),
+            u64(verdicts.ctypes.data),
+        )
+        del kept
+        return int(settled), verdicts
+
+
+@pytest.fixture
+def lab():
+    with Lab(slots=256) as made:
+        made.loop.record["sleep_ms"] = 10
+        yield made
+
+
+@pytest.mark.parametrize("count", [1, 32, 33, 250])
+def test_every_packet_of_a_burst_gets_its_verdict(lab, count):
+    one = Carrier(lab)
+    with working(lab):
+        first = [one.carry(datagrams(count)) for _ in range(3)]
+    assert [settled for settled, _ in first] == [count] * 3
+    records = [verdicts["record"].tolist() for _, verdicts in first]
+    assert len(set(records[0])) == count
+    assert records[0] == records[1] == records[2]
+    assert {tuple(verdicts["ct_state"].tolist()) for _, verdicts in first} == {(NEW,) * count}
+
+
+def test_burst_that_nobody_takes_ends_with_the_patience(lab):
+    assert Carrier(lab).carry(datagrams(3), now_ms=0)[0] == 0
+    assert lab.ring(RX)["produced"] == 3
+
+
+def test_answers_to_another_burst_are_not_taken_for_this_ones(lab):
+    one = Carrier(lab)
+    one.carry(datagrams(3), now_ms=0)
+    with working(lab):
+        settled, verdicts = one.carry(datagrams(5, first=100))
+    assert settled == 5
+    assert (verdicts["ct_state"] == NEW).all()
+    assert lab.queues.records[0]["rx_packets"] == 8
