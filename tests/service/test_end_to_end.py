@@ -13,18 +13,21 @@ import sys
 import threading
 
 import conversations
+import corpus
 import numpy as np
 import ports
 import pytest
 from services import Service
 from zonetrack.clients.errors import Exit, NothingMatchedError
 from zonetrack.clients.port import PortClosedError, Queue, frames_of
+from zonetrack.clients.sending import Sending
 from zonetrack.clients.sync import connect
 from zonetrack.service import audit
+from zonetrack.service.captures import Capture, CaptureError
 from zonetrack.service.labels import label
 from zonetrack.shm import segment
 from zonetrack.shm.errors import Missing
-from zonetrack.shm.layout import DESCRIPTOR
+from zonetrack.shm.layout import DESCRIPTOR, FRAME_SLOT_BYTES, FrameFlag
 
 PATIENCE_MS = 60_000
 CLIENTS = 6
@@ -65,7 +68,12 @@ def talk(queue, packets):
 
 def labels(answers):
     """Return the short label of each answer."""
-    return [label(int(v["ct_state"]), int(v["direction"]), int(v["flags"])) for v in answers["verdict"]]
+    return [label_of(verdict) for verdict in answers["verdict"]]
+
+
+def label_of(verdict):
+    """Return the short label of a verdict."""
+    return label(int(verdict["ct_state"]), int(verdict["direction"]), int(verdict["flags"]))
 
 
 def replayed(path):
@@ -103,6 +111,34 @@ def test_captures_get_the_labels_that_replay_gives(serve, tmp_path, queues):
         assert sum(queue["rx_packets"] for queue in port["queues"]) == len(frames)
     assert service.stop() == Exit.OK
     assert audit.at_rest(service.table) is None
+
+
+def test_the_corpus_gets_the_labels_that_replay_gives(serve, record_property):
+    """Packet by packet, but for captures with frames that are longer than a port has room for.
+
+    Whether a connection is assured is left out: UDP is after two seconds, for which no port waits.
+    """
+    captures = {str(path): [] for path in corpus.present()}
+    run = [sys.executable, "-m", "zonetrack.service", "replay", "--each", "--no-expiry", "--packets", "--json"]
+    lines = subprocess.run([*run, *captures], capture_output=True, text=True, check=False).stdout.splitlines()
+    for line in map(json.loads, lines):
+        captures[line["file"]].append(line["label"].rstrip("a"))
+    service = serve("--port", "shm:lab", "--max-connections", 65_536)
+    packets, compared = 0, 0
+    with ask(service) as ct, Queue("lab", 0, service.instance) as queue:
+        sending = Sending(queue)
+        for path, expected in captures.items():
+            with contextlib.suppress(CaptureError), Capture(path, flags=FrameFlag.COMMIT) as capture:
+                slices = [(frames.copy(), times) for frames, times in capture.slices()]
+                if any((frames["captured_bytes"] > FRAME_SLOT_BYTES).any() for frames, _ in slices):
+                    continue
+                said = [each for frames, _ in slices for each in sending.send(frames)]
+                assert [label_of(verdict).rstrip("a") for verdict in said] == expected, path
+                packets, compared = packets + len(said), compared + 1
+            ct.flush()
+            assert ct.count() == 0
+    assert compared > 0.9 * len(captures)
+    record_property("corpus_cases", packets)
 
 
 class Traffic:
