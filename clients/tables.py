@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
+WIDTH_MAX = 10_000
 DRAWN_ROWS_MAX = 2_000
 """Longer tables are written as plain columns even for a person: rich lays out every cell, a million take minutes."""
 
@@ -26,12 +27,25 @@ def show(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str | No
 
 def _draw(headings: Sequence[str], cells: list[tuple[str, ...]], title: str | None) -> None:
     from rich.console import Console
+    from rich.markup import escape
+    from rich.measure import Measurement
     from rich.table import Table
 
-    table = Table(*headings, title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    table = Table(
+        *map(escape, headings),
+        title=title and escape(title),
+        title_justify="left",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
+    )
     for row in cells:
-        table.add_row(*row)
-    Console().print(table, markup=False)
+        table.add_row(*map(escape, row))
+    console = Console()
+    # As wide as its cells: half an address is none.  The terminal may break a line, but nothing is left out.
+    any_width = console.options.update(width=WIDTH_MAX)
+    console.width = max(console.width, Measurement.get(console, any_width, table).maximum)
+    console.print(table, crop=False)
 
 
 def _write(headings: Sequence[str], cells: list[tuple[str, ...]], title: str | None) -> None:

@@ -24,11 +24,11 @@ def test_an_empty_table_has_its_headings(capsys):
     assert capsys.readouterr().out == "proto  source\n"
 
 
-def on_terminal(monkeypatch, headings, rows, title=None):
+def on_terminal(monkeypatch, headings, rows, title=None, columns=100):
     """Return what ``show`` writes to a terminal."""
     ours, theirs = pty.openpty()
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", str(columns))
     with os.fdopen(theirs, "w") as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
         tables.show(headings, rows, title)
@@ -44,6 +44,13 @@ def test_a_person_sees_a_drawn_table(monkeypatch):
     assert "\x1b[1m" in text
     for word in ("a title", "proto", *ROWS[0], *ROWS[1]):
         assert word in text
+
+
+def test_nothing_is_left_out_where_the_terminal_is_narrow(monkeypatch):
+    text = on_terminal(monkeypatch, ("proto", "source", "n"), ROWS, "[a title]", columns=12)
+    assert "[a title]" in text
+    for row in ROWS:
+        assert any(all(cell in line for cell in row) for line in text.splitlines()), "a connection is one line"
 
 
 def test_no_color(monkeypatch):
