@@ -4,6 +4,7 @@ import asyncio
 
 import peer
 import pytest
+import uvloop
 from zonetrack.clients import errors
 from zonetrack.clients.aio import connect
 
@@ -116,3 +117,15 @@ def test_a_client_may_be_entered_too(socket):
             return await ct.count()
 
     assert asyncio.run(main()) == 20
+
+
+def test_on_uvloop_too(socket):
+    async def main():
+        async with connect(socket) as ct:
+            counts = await asyncio.gather(*(ct.count(zone=zone) for zone in range(20)))
+            with pytest.raises(errors.RemoteProtocolError):
+                await ct.call("hangup", {})
+            return counts, len(await (await connect(socket)).dump())
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(main()) == ([20] * 20, 20)
