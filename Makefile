@@ -16,10 +16,22 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test check style types interpreted wheel model model-all bench docs clean
 
+# a service of its own, started, used and stopped; the line that it prints says that packets can flow
+PLAYED := --instance play --socket $(MADE)/play.sock
+define PLAY
+coproc service { exec $(BIN)/zonetrack serve $(PLAYED) --workers 2 --port shm:lab,queues=2 --fresh --log-level warning; }; \
+pid=$$service_PID; trap 'kill $$pid 2>/dev/null || true' EXIT; \
+read -r ready <&$${service[0]}; echo "$$ready"; set -x; \
+$(BIN)/zonetrack send lab $(MADE)/conversation.pcap --instance play; \
+$(BIN)/zonetrack list --socket $(MADE)/play.sock; \
+$(BIN)/zonetrack stop --unlink --socket $(MADE)/play.sock; \
+wait $$pid; { set +x; } 2>/dev/null; trap - EXIT
+endef
+
 run: $(READY)
 	@mkdir -p $(MADE)
 	$(BIN)/python -m zonetrack.clients.conversation $(MADE)/conversation.pcap
-	$(BIN)/zonetrack replay --workers 2 $(MADE)/conversation.pcap
+	@$(PLAY)
 
 test: $(READY)
 	$(BIN)/pytest
@@ -66,6 +78,7 @@ docs: $(READY)
 	$(BIN)/python -m zonetrack.shm.format > docs/format.md
 	$(BIN)/python -m zonetrack.shm.format reasons > docs/reasons.md
 	$(BIN)/python -m zonetrack.service.pages > docs/tcp-states.md
+	$(BIN)/python -m zonetrack.service.service_page > docs/service.md
 
 clean:
 	rm -rf $(VENV) $(MADE) build dist *.egg-info
