@@ -74,7 +74,7 @@ class Driver:
         for mapped in table.regions.values():
             mapping.populate(np.frombuffer(mapped, "u1"))
         self.table = table
-        self.me = roster.join(table, Kind.TOOL)
+        self.me = self.enter()
         self.views = table.views(self.me)
         self.sender = Sender(seed, burst_packets, stream)
         self.sender.set(budget=BUDGET_PACKETS)
@@ -82,6 +82,10 @@ class Driver:
         self.looker.commits(False)
         self.tally = Tally()
         self._counts = table.array(Region.CONTROL, "globals", GLOBAL)["count"]
+
+    def enter(self) -> int:
+        """Join the table; returns the own place on its roster."""
+        return roster.join(self.table, Kind.TOOL)
 
     @property
     def connections(self) -> int:

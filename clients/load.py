@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from . import report
-from .errors import NoServiceError, ZonetrackError
+from . import address, report
+from .errors import ZonetrackError
+
+if TYPE_CHECKING:
+    from .scenarios import Scenario
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "megabytes": {"type": click.IntRange(min=1), "help": "Memory that the reads are spread over."},
@@ -19,9 +24,12 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "data_packets": {"type": click.IntRange(0, 10_000), "help": "Data packets of a conversation, each with its ACK."},
     "limit": {"type": click.IntRange(0, 2**32 - 2), "help": "Global limit.  [default: just above what is needed]"},
     "timeout_ms": {"type": click.IntRange(1, 2**32 - 1), "help": "Every timeout.  [default: those of nf_conntrack]"},
-    "burst": {"type": click.IntRange(1, 256), "help": "Packets in a call."},
+    "burst": {"type": click.IntRange(1, 256), "help": "Packets in a call.  [default: 32; 256 via a service]"},
     "seed": {"type": click.IntRange(0, 2**64 - 1), "help": "Of tuples and draws."},
     "via": {"type": click.Choice(["direct", "service"]), "help": "Who tracks."},
+    "port": {"metavar": "NAME", "help": "Port of the service; its zone must be empty, and is flushed."},
+    "instance": {"metavar": "NAME", "help": "Name of the service's instance."},
+    "socket": {"metavar": "PATH", "help": "Path of its control socket."},
     "repeat": {"type": click.IntRange(min=1), "help": "Trials, of which the median is shown, and the spread."},
 }
 
@@ -58,25 +66,39 @@ ROWS = (
         "SYN, SYN-ACK, ACK, RST of tuples never used before, while the sweep keeps up.",
     ),
 )
-TRACKED = {"limit": None, "timeout_ms": None, "burst": 32, "seed": 1, "via": "direct"}
+SERVICE = ("port", "instance", "socket")
+"""Parameters that say which service."""
+TRACKED = {"limit": None, "timeout_ms": None, "burst": None, "seed": 1, "via": "direct"} | dict.fromkeys(SERVICE)
 """Parameters of every scenario that tracks packets, and their defaults."""
+BURST, BURST_VIA_SERVICE = 32, 256
+"""A service takes 32 packets at once; it is to have the next when it has done them."""
 
 
 def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
     """Carry a scenario out, and print its figures."""
-    if parameters.pop("via", "direct") == "service":
-        raise NoServiceError("this version has no service to send packets through; --via direct needs none")
+    via, target = parameters.pop("via", "direct"), {option: parameters.pop(option, None) for option in SERVICE}
+    if (via == "service") != (target["port"] is not None):
+        raise click.UsageError("--via service and --port NAME belong together")
+    if name != "floor":
+        parameters["burst"] = parameters["burst"] or (BURST_VIA_SERVICE if via == "service" else BURST)
     warm()
     from ..shm.errors import RosterError, SegmentError
 
     try:
-        trials = floors(repeat, **parameters) if name == "floor" else trials_of(name, repeat, as_json, parameters)
+        if name == "floor":
+            trials = floors(repeat, **parameters)
+        elif via == "service":
+            trials = service_trials(name, repeat, as_json, parameters, target)
+        else:
+            trials = trials_of(name, repeat, as_json, parameters)
     except (SegmentError, RosterError) as error:
         raise ZonetrackError(str(error)) from error
     # where each worker has its own connections, `connections` is the figure: how many there were in all
     figures, spread = report.summary(trials)
     if "connections" in figures:
         parameters["connections_per_thread"] = parameters.pop("connections")
+    if via == "service":
+        parameters |= {"via": via, "port": target["port"]}
     result = {"scenario": name, **parameters, "repeat": repeat, **figures}
     if repeat > 1:
         result["spread"] = spread
@@ -117,10 +139,30 @@ def trials_of(name: str, repeat: int, as_json: bool, parameters: dict[str, Any])
         trial.geometry(scenario)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    return repeated(scenario, repeat, as_json, trial.conduct)
+
+
+def service_trials(
+    name: str, repeat: int, as_json: bool, parameters: dict[str, Any], target: dict[str, Any]
+) -> list[dict[str, float]]:
+    """Return the figures of some trials of a scenario through a port of a running service."""
+    from . import service_trial
+    from .scenarios import SCENARIOS, Plan
+
+    scenario = SCENARIOS[name](Plan(**parameters))
+    where = service_trial.Target(target["port"], address.instance(target["instance"]), target["socket"])
+    with service_trial.open_service(where, scenario.plan) as service:
+        return repeated(scenario, repeat, as_json, partial(service_trial.conduct, service=service))
+
+
+def repeated(
+    scenario: Scenario, repeat: int, as_json: bool, conduct: Callable[[Scenario, Callable[[int], object]], Any]
+) -> list[dict[str, float]]:
+    """Carry out a scenario so many times; returns the figures of each."""
     trials = []
     for i in range(repeat):
-        with report.progress(f"{name} {i + 1}/{repeat}", scenario.packets_count, wanted=not as_json) as tick:
-            trials.append(trial.conduct(scenario, tick))
+        with report.progress(f"{scenario.name} {i + 1}/{repeat}", scenario.packets_count, wanted=not as_json) as tick:
+            trials.append(conduct(scenario, tick))
     return trials
 
 

@@ -15,8 +15,7 @@ from ..service import labels, packets, warmup
 from ..service.captures import Capture, CaptureError
 from ..shm.layout import QUEUES_MAX, VERDICT_BYTES, FrameFlag
 from ..shm.reasons import word
-from ..shm.segment import INSTANCE_DEFAULT
-from . import tables
+from . import address, tables
 from .errors import Exit
 from .port import Queue
 from .sending import Sending
@@ -33,15 +32,22 @@ LOST = "lost"
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="PPS", help="Packets a second at most.")
 @click.option("--loop", type=click.IntRange(1), default=1, metavar="N", help="Send the whole file so many times.")
 @click.option("--queue", type=click.IntRange(0, QUEUES_MAX - 1), default=0, metavar="N", help="Queue of the port.")
-@click.option("--instance", default=INSTANCE_DEFAULT, metavar="NAME", help="Name of the instance.")
+@click.option("--instance", metavar="NAME", help="Name of the instance.")
 @click.option("--packets", "each_packet", is_flag=True, help="Print each packet's verdict.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object, or one packet per line.")
 def command(
-    port: str, file: str, rate: float | None, loop: int, queue: int, instance: str, each_packet: bool, as_json: bool
+    port: str,
+    file: str,
+    rate: float | None,
+    loop: int,
+    queue: int,
+    instance: str | None,
+    each_packet: bool,
+    as_json: bool,
 ) -> None:
     """Push the packets of a capture (pcap, pcapng) through PORT of a running service, and report their verdicts."""
     warmup.ensure()
-    with Queue(port, queue, instance) as to, Capture(file, flags=FrameFlag.COMMIT) as capture:
+    with Queue(port, queue, address.instance(instance)) as to, Capture(file, flags=FrameFlag.COMMIT) as capture:
         sending, verdicts = Sending(to, rate), Verdicts()
         if each_packet and not as_json:
             sys.stdout.write(f"{file}\n{packets.HEADING}\n")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import burst, memory
+from ..kernels import burst, carry, memory
 from ..kernels.jit import inlined, kernel
 from ..kernels.words import LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 from ..shm.layout import (
@@ -136,6 +136,7 @@ STREAM = np.dtype(
         ("packet_last", "u8"),  # ... to this one, before the next burst
         ("sent_bytes", "u8"),  # data that the opener has sent before
         ("alone", "u8"),  # 1: make frames, but track nothing
+        ("carrier", "u8"),  # address of a CARRIER to a service that tracks them; 0: they are tracked here
         ("sampling", "u8"),  # 1: note in `samples` when each 1,000th conversation was finished
         # how it goes
         ("next", "u8"),  # numbers drawn so far
@@ -149,7 +150,7 @@ STREAM = np.dtype(
         ("wrong_number", "u8"),  # of the first error: the connection ...
         ("wrong_packet", "u8"),  # ... Packet ...
         ("wrong_verdict", "u8"),  # ... and ct_state | reason << 8
-        ("reserved", "u8", (8,)),
+        ("reserved", "u8", (7,)),
     ],
     align=True,
 )
@@ -314,7 +315,11 @@ def _send(views, stream, numbers, count, packet, now_ms, again, passed):
     stream.packets += count
     if stream.alone != ZERO:
         return count, ZERO
-    burst.track_burst(views, stream.frames, count, now_ms, stream.verdicts)
+    if stream.carrier == ZERO:
+        burst.track_burst(views, stream.frames, count, now_ms, stream.verdicts)
+    else:
+        memory.set_bytes(stream.verdicts, ZERO, count * _VERDICT_SIZE)  # those of packets that are lost stay so
+        carry.carry_burst(stream.carrier, stream.frames, count, now_ms, stream.verdicts)
     return _judge(stream, numbers, count, packet, again, passed)
 
 

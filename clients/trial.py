@@ -108,10 +108,23 @@ def aim(sender: Sender, run: Run) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- in a worker
-def work(scenario: Scenario, table: Table, watched: np.recarray, results: np.ndarray, index: int, meet: Meet) -> None:
+def hired(scenario: Scenario, table: Table, index: int, stream: np.record) -> Driver:
+    """Return the driver of a worker that tracks its packets itself."""
+    return Driver(table, scenario.plan.seed, scenario.plan.burst, stream)
+
+
+def work(
+    scenario: Scenario,
+    table: Table,
+    watched: np.recarray,
+    results: np.ndarray,
+    index: int,
+    meet: Meet,
+    hire: Callable[[Scenario, Table, int, np.record], Driver] = hired,
+) -> None:
     """Be one of the workers of a trial."""
     plan, result = scenario.plan, results[index]
-    driver = Driver(table, plan.seed, plan.burst, watched[index])
+    driver = hire(scenario, table, index, watched[index])
     for sender in (driver.sender, driver.looker):
         sender.set(zones=plan.zones, zone_offset=scenario.zone_offset(index))
     for run in scenario.prepare(index):

@@ -70,7 +70,10 @@ ROOM_RULES = {
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
     **{f"clients/{room}": Rule(("clients", "kernels", "shm"), ("numpy",)) for room in ("port", "sending")},
     "clients/send_command": SENDERS,
-    **{f"clients/{room}": DRIVERS for room in ("load", "trial", "scenarios", "driver", "sender", "traffic", "floor")},
+    **{
+        f"clients/{room}": DRIVERS
+        for room in ("load", "trial", "service_trial", "courier", "scenarios", "driver", "sender", "traffic", "floor")
+    },
 }
 
 

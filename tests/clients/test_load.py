@@ -154,10 +154,17 @@ def test_more_connections_than_any_table_has_is_wrong_usage():
     assert "connections must be 1 to 268435456" in done.stderr
 
 
-def test_there_is_no_service_yet():
-    done = load("hit", "--via", "service")
-    assert done.returncode == Exit.NO_SERVICE
-    assert "--via direct needs none" in done.stderr
+@pytest.mark.parametrize("flags", [("--via", "service"), ("--port", "lab")])
+def test_service_and_port_belong_together(flags):
+    done = load("hit", *flags)
+    assert done.returncode == Exit.USAGE
+    assert "--via service and --port NAME belong together" in done.stderr
+
+
+def test_port_that_there_is_not():
+    done = load("hit", "--via", "service", "--port", "lab", "--instance", "nobody")
+    assert done.returncode == Exit.NOTHING_MATCHED
+    assert "a port lab of instance nobody" in done.stderr
 
 
 def test_the_scenarios_of_the_command_are_those_that_there_are():
