@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..shm.layout import QUEUES_MAX, UNLIMITED, ZONES_MAX
+from ..shm.layout import PORT_SLOTS_MAX, QUEUES_MAX, UNLIMITED, ZONES_MAX
+from ..shm.port import SLOTS_DEFAULT
 
 Reader = Callable[[Any], Any]
 
@@ -19,7 +20,7 @@ PORT_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 SHM = "shm"
 LATER = ("afpacket", "tap", "nfqueue")
 """Kinds of ports that SPEC has a place for, and this version has not."""
-SPEC = "shm:NAME[,queues=N][,zone=Z]"
+SPEC = "shm:NAME[,queues=N][,zone=Z][,slots=N]"
 WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -30,9 +31,10 @@ class PortSpec(NamedTuple):
     name: str
     queues: int = 1
     zone: int = 0
+    slots: int = SLOTS_DEFAULT
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.name},queues={self.queues},zone={self.zone}"
+        return f"{self.kind}:{self.name},queues={self.queues},zone={self.zone},slots={self.slots}"
 
 
 def number(low: int, high: int) -> Reader:
@@ -46,6 +48,14 @@ def number(low: int, high: int) -> Reader:
         return value
 
     return read
+
+
+def slots(value: Any) -> int:
+    """Read the number of frames in a ring: a power of two."""
+    found = number(2, PORT_SLOTS_MAX)(value)
+    if found & (found - 1):
+        raise ValueError(f"expected a power of two, found {found}")
+    return found
 
 
 def switch(value: Any) -> bool:
@@ -129,7 +139,7 @@ def port(spec: Any) -> PortSpec:
         raise ValueError(f"ports of kind {kind} are not there yet in this version: {spec!r}")
     if kind != SHM or not PORT_NAME.fullmatch(called):
         raise ValueError(f"expected a port as {SPEC}, found {spec!r}")
-    known = {"queues": number(1, QUEUES_MAX), "zone": number(0, ZONES_MAX - 1)}
+    known = {"queues": number(1, QUEUES_MAX), "zone": number(0, ZONES_MAX - 1), "slots": slots}
     read: dict[str, int] = {}
     for option in options:
         key, _, value = option.partition("=")

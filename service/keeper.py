@@ -148,7 +148,7 @@ class Keeper:
             except KeyError:
                 raise ConfigError(f"ports_group: there is no group {self.config.ports_group!r}") from None
         for spec in self.config.ports:
-            yield port.create(self.config.instance, spec.name, spec.queues, spec.zone, group=group)
+            yield port.create(self.config.instance, spec.name, spec.queues, spec.zone, spec.slots, group)
 
     def _begin(self) -> None:
         """Make the children, and start them."""

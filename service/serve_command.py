@@ -11,6 +11,7 @@ import click
 
 from . import log
 from .config import Loaded, load, page
+from .config_values import SPEC
 
 
 @click.command()
@@ -21,7 +22,7 @@ from .config import Loaded, load, page
 @click.option("--socket", help="Path of the control socket.")
 @click.option("--workers", type=int, metavar="N", help="Processes that track packets.")
 @click.option("--max-connections", type=int, metavar="N", help="Size of the table, where a new one is made.")
-@click.option("--port", "ports", metavar="SPEC", multiple=True, help="shm:NAME[,queues=N][,zone=Z]; may be repeated.")
+@click.option("--port", "ports", metavar="SPEC", multiple=True, help=f"{SPEC}; may be repeated.")
 @click.option("--fresh", is_flag=True, help="Discard the table that the last service left.")
 @click.option("--log-level", help="Least important lines: debug, info, warning, error.")
 @click.option("--log-json", is_flag=True, help="The log as JSON, one object a line.")

@@ -29,6 +29,8 @@ Flags win over the environment, that over the file (`{FILE_DEFAULT}`, or `--conf
 the defaults. A key `control.clients_max` stands in the file's table `[control]`, and is ZONETRACK_CONTROL_CLIENTS_MAX in
 the environment. What is live takes effect when the configuration is read again. `zonetrack serve --check-config` shows
 every key, its value, and where that came from.
+
+Under systemd: `Type=notify-reload`, `KillMode=mixed`, so that SIGTERM goes to the keeper alone.
 """
 
 

@@ -101,7 +101,7 @@ def test_what_changed_is_live_or_needs_a_restart():
 def test_a_page_can_be_read_back():
     loaded = load({"ports": ("shm:lab",)}, {"ZONETRACK_LIMITS_ZONES": "5=1 7=none"})
     page = config.page(loaded)
-    assert page["ports"] == {"value": ["shm:lab,queues=1,zone=0"], "source": "flag"}
+    assert page["ports"] == {"value": ["shm:lab,queues=1,zone=0,slots=512"], "source": "flag"}
     assert page["limits.zones"] == {"value": {"5": 1, "7": "none"}, "source": "environment"}
     assert page["workers"] == {"value": 1, "source": "default"}
     values = {path: row["value"] for path, row in page.items()}

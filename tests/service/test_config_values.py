@@ -25,6 +25,7 @@ from zonetrack.shm.layout import UNLIMITED
         (config_values.ports, [], ()),
         (config_values.ports, "shm:a shm:b,zone=7", (PortSpec("shm", "a"), PortSpec("shm", "b", 1, 7))),
         (config_values.port, "shm:lab,queues=2,zone=5", PortSpec("shm", "lab", 2, 5)),
+        (config_values.port, "shm:lab,slots=64", PortSpec("shm", "lab", slots=64)),
     ],
 )
 def test_values(read, value, expected):
@@ -51,10 +52,11 @@ def test_values(read, value, expected):
         (config_values.ports, "shm:a shm:a", "two ports are called 'a'"),
         (config_values.ports, "shm:a,queues=1000 shm:b,queues=25", "at most 1,024 queues in all, found 1,025"),
         (config_values.port, "afpacket:eth0", "not there yet"),
-        (config_values.port, "lab", "shm:NAME[,queues=N][,zone=Z], found 'lab'"),
+        (config_values.port, "lab", "shm:NAME[,queues=N][,zone=Z][,slots=N], found 'lab'"),
         (config_values.port, "shm:", "found 'shm:'"),
         (config_values.port, "shm:a,speed=1", "found 'speed=1'"),
         (config_values.port, "shm:a,zone=1,zone=2", "found 'zone=2'"),
+        (config_values.port, "shm:a,slots=100", "slots of shm:a: expected a power of two, found 100"),
         (config_values.port, "shm:a,zone=65536", "zone of shm:a: expected a whole number from 0 to 65,535"),
     ],
 )
@@ -64,7 +66,12 @@ def test_what_is_wrong_is_said(read, value, words):
     assert words in str(raised.value)
 
 
-@given(st.from_regex(config_values.PORT_NAME, fullmatch=True), st.integers(1, 1024), st.integers(0, 65535))
-def test_a_port_is_written_as_it_is_read(name, queues, zone):
-    spec = PortSpec("shm", name, queues, zone)
+@given(
+    st.from_regex(config_values.PORT_NAME, fullmatch=True),
+    st.integers(1, 1024),
+    st.integers(0, 65535),
+    st.integers(1, 16),
+)
+def test_a_port_is_written_as_it_is_read(name, queues, zone, power):
+    spec = PortSpec("shm", name, queues, zone, 1 << power)
     assert config_values.port(str(spec)) == spec

@@ -44,7 +44,7 @@ def test_a_configuration_is_checked_without_a_start(tmp_path):
     assert result.exit_code == Exit.OK
     lines = result.stdout.splitlines()
     assert f"workers = 2  # {file}" in lines
-    assert 'ports = ["shm:lab,queues=1,zone=0"]  # flag' in lines
+    assert 'ports = ["shm:lab,queues=1,zone=0,slots=512"]  # flag' in lines
     assert "max_connections = 500  # environment" in lines
     assert "fresh = true  # flag" in lines
     assert 'instance = "default"  # default' in lines
@@ -111,4 +111,4 @@ def test_a_wrong_flag_is_wrong_usage():
         check=False,
     )
     assert done.returncode == Exit.USAGE
-    assert done.stderr == "Error: flag: ports: expected a port as shm:NAME[,queues=N][,zone=Z], found 'lab'\n"
+    assert done.stderr == "Error: flag: ports: expected a port as shm:NAME[,queues=N][,zone=Z][,slots=N], found 'lab'\n"
