@@ -13,6 +13,10 @@ is, then each queue's two rings.  ``rx`` goes to the service, ``tx`` back to the
 All of it can be written by any client, at any time, with anything.  So the service takes sizes from the ``Port`` that it
 made and never from the segment, keeps its cursors elsewhere (shm/queues), copies before it looks, and checks what it has
 copied.  What a client breaks is its own port.
+
+There is one thing that no check prevents: who may write a file may make it shorter, and whoever then touches what is gone
+gets SIGBUS.  A worker dies of it, once: its successor looks first, and leaves such a port alone.  The keeper never touches
+the memory of a port that it has made.
 """
 
 from __future__ import annotations
@@ -113,7 +117,7 @@ class Port:
     name: str
     extent: Extent
     zone: int
-    memory: np.ndarray
+    memory: np.ndarray = field(repr=False)
     descriptor: int
     _taken: dict[int, int] = field(default_factory=dict)
     """Descriptors that hold the locks on queues, by queue."""
@@ -182,9 +186,16 @@ class Port:
         os.close(self._taken.pop(queue))
 
     # -------------------------------------------------------------------------------------------- the service's
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its memory can be touched: no client has made the segment shorter."""
+        return os.fstat(self.descriptor).st_size >= self.extent.total_bytes
+
     def close(self) -> None:
         """Tell clients that no more packets are taken."""
-        self._header["state"] = SegmentState.SEALED
+        header.write_state(
+            self.descriptor, SegmentState.SEALED
+        )  # through the file: the mapping may have lost its pages
 
     def unlink(self) -> None:
         """Close it, and remove its segment; who has it mapped keeps it, and sees that it is closed."""

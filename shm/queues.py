@@ -87,12 +87,14 @@ class Loop:
 
         Args:
             queues: of the service.
-            numbers: of those that this worker polls; nobody else does.
+            numbers: of those that this worker polls; nobody else does.  Those of a port that was made shorter are left
+                out, and the port is closed.
             owner: owner id of this worker.
         """
         n = POLL_BURST_PACKETS
         self.queues = queues
-        self.mine = queues.records[list(numbers)]  # a copy, for what does not change
+        self.numbers = numbers = [number for number in numbers if self._is_whole(number)]
+        self.mine = queues.records[numbers]  # a copy, for what does not change
         self.record = np.zeros(1, POLL).view(np.recarray)[0]
         block = np.zeros(n * FRAME_SLOT_BYTES + LINE_BYTES, "u1")
         self._arrays = {
@@ -111,6 +113,13 @@ class Loop:
         for number in numbers:
             queues.records["owner"][number] = owner
             self._resume(queues.records[number])
+
+    def _is_whole(self, number: int) -> bool:
+        """Whether a queue can be polled; the port of one that cannot is closed."""
+        port = self.queues.ports[int(self.queues.records["port"][number])]
+        if not port.is_whole:
+            port.close()
+        return port.is_whole
 
     def _waits(self) -> np.ndarray:
         """Return the words to sleep on, and note how long."""

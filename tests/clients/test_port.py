@@ -1,6 +1,8 @@
 """Clients of a port: real workers in other processes, clients that die, queues that are taken, ports that close."""
 
 import itertools
+import os
+import signal
 import threading
 
 import forked
@@ -10,8 +12,8 @@ from ports import Lab, datagrams, receive, send, working
 from zonetrack.clients.errors import NothingMatchedError, ZonetrackError
 from zonetrack.clients.port import PortClosedError, Queue, frames_of
 from zonetrack.shm import port
-from zonetrack.shm.layout import DESCRIPTOR, CtState, Link
-from zonetrack.shm.queues import RX
+from zonetrack.shm.layout import DESCRIPTOR, HEADER_BYTES, CtState, Link
+from zonetrack.shm.queues import RX, Queues
 from zonetrack.shm.reasons import Reason
 
 
@@ -155,6 +157,21 @@ def test_client_that_dies_in_the_middle_harms_nobody(lab, published):
     assert [answer[0] for answer in came[-30:]] == list(range(30))
     assert [Reason(answer[-1][1]) for answer in came[-30:]] == [Reason.NONE] * 30
     assert lab.queues.records[1]["tx_packets"] == 80
+
+
+def test_client_that_makes_the_segment_shorter_costs_one_worker_and_the_port(lab):
+    """Who may write it may do that; the next worker leaves the port alone, and goes on with all others."""
+    with port.create(lab.instance, "other", slots=64) as other:
+        lab.queues = Queues([lab.port, other])
+        with working(lab) as worker, Queue("other", instance=lab.instance) as neighbour:
+            assert len(through(neighbour, datagrams(10))) == 10
+            os.ftruncate(lab.port.descriptor, HEADER_BYTES)
+            assert worker.wait() == -signal.SIGBUS
+            with working(lab):
+                assert len(through(neighbour, datagrams(10))) == 10
+        assert not lab.port.is_whole
+        with pytest.raises(ZonetrackError, match="expected READY, found SEALED"):
+            lab.client()
 
 
 def test_worker_that_dies_is_followed_by_one_that_goes_on(lab):

@@ -262,7 +262,7 @@ def test_idle_call_sweeps(lab):
         send(client, datagrams(4))
         lab.poll(now_ms=1_000)
     assert total(lab) == 4
-    lab.poll(sweep_slots=1 << 20, now_ms=1_000_000)
+    lab.poll(sweep_slots=1 << 20, now_ms=40_000)
     assert total(lab) == 0
 
 
@@ -271,7 +271,7 @@ def test_busy_call_sweeps_too(lab):
         send(client, datagrams(4))
         lab.poll(now_ms=1_000)
         send(client, datagrams(2, first=10))
-        assert lab.poll(sweep_slots=1 << 20, now_ms=1_000_000) == 2
+        assert lab.poll(sweep_slots=1 << 20, now_ms=40_000) == 2
     assert total(lab) == 2
 
 

@@ -167,6 +167,13 @@ def test_truncated_segment_is_an_error_for_who_attaches(lab):
     os.ftruncate(lab.descriptor, lab.extent.total_bytes)  # or reading it would end this process
 
 
+def test_port_that_was_made_shorter_is_closed_without_touching_it(lab):
+    assert lab.is_whole
+    os.ftruncate(lab.descriptor, 0)
+    assert not lab.is_whole
+    lab.unlink()
+
+
 def test_service_does_not_read_sizes_from_the_segment(lab):
     about(lab)["slots"] = 1 << 16
     assert lab.slots == 8

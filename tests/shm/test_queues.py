@@ -5,8 +5,8 @@ import os
 import forked
 import numpy as np
 import pytest
-from zonetrack.shm import port, queues
-from zonetrack.shm.layout import POLL_BURST_PACKETS, QUEUE_BYTES, QUEUES_MAX, RING, WAITS_MAX, FrameFlag
+from zonetrack.shm import header, port, queues
+from zonetrack.shm.layout import POLL_BURST_PACKETS, QUEUE_BYTES, QUEUES_MAX, RING, WAITS_MAX, FrameFlag, SegmentState
 from zonetrack.shm.port import Extent, Port
 from zonetrack.shm.queues import RX, TX, Loop, Queues
 
@@ -72,6 +72,16 @@ def test_worker_takes_its_queues_and_says_where_they_stand(ports):
     assert (ring(ports[1], 0, RX)["consumed"], ring(ports[1], 0, TX)["produced"]) == (11, 22)
     listed = loop._arrays["queues"].tolist()
     assert listed == [made.records.ctypes.data + 2 * QUEUE_BYTES, made.records.ctypes.data]
+
+
+def test_queues_of_a_port_that_was_made_shorter_are_left_out_and_it_is_closed(ports):
+    made = Queues(ports)
+    os.ftruncate(ports[0].descriptor, 4096)
+    loop = Loop(made, [0, 1, 2], owner=9)
+    assert loop.numbers == [2]
+    assert loop.record["queue_count"] == 1
+    assert made.records["owner"].tolist() == [0, 0, 9]
+    assert header.read(ports[0].descriptor)["state"] == SegmentState.SEALED
 
 
 def test_worker_sleeps_on_the_words_of_its_queues(ports):

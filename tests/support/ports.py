@@ -1,5 +1,6 @@
 """A port whose service runs in this very process: a table, a worker's loop, and clients."""
 
+import faulthandler
 import itertools
 import os
 import time
@@ -95,6 +96,7 @@ def working(lab):
     """Return a child process that polls a lab's queues until it is killed, or nobody is left to kill it."""
 
     def work(child):
+        faulthandler.disable()  # some are made to die
         lab.loop = Loop(lab.queues, range(len(lab.queues)), lab.worker.me)
         parent = os.getppid()
         lab.poll()
