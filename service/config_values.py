@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..shm.layout import PORT_SLOTS_MAX, QUEUES_MAX, UNLIMITED, ZONES_MAX
-from ..shm.port import SLOTS_DEFAULT
+from ..shm.port import SLOTS_DEFAULT, SLOTS_MIN
 
 Reader = Callable[[Any], Any]
 
@@ -52,7 +52,7 @@ def number(low: int, high: int) -> Reader:
 
 def slots(value: Any) -> int:
     """Read the number of frames in a ring: a power of two."""
-    found = number(2, PORT_SLOTS_MAX)(value)
+    found = number(SLOTS_MIN, PORT_SLOTS_MAX)(value)
     if found & (found - 1):
         raise ValueError(f"expected a power of two, found {found}")
     return found

@@ -48,11 +48,17 @@ def test_a_service_from_start_to_end(serve):
     kinds = [place.kind for place in roster.present(service.table)]
     assert kinds.count(Kind.WORKER) == 2 and Kind.CONTROL in kinds
     assert service.stop() == Exit.OK
-    assert [line["level"] for line in service.log if line["level"] not in ("debug", "info")] == []
+    assert [line for line in service.log if line["level"] in ("warning", "error")] == []
     assert not os.path.exists(service.socket)
     assert names(service.instance) == []
     assert roster.present(service.table) == []
     assert attach(service.instance, sealed=True).state == SegmentState.SEALED
+
+
+def test_as_many_workers_and_queues_as_there_may_be(serve):
+    service = serve("--workers", 128, "--port", "shm:lab,queues=1024,slots=4").until_ready()
+    assert len(service.workers()) == 128
+    assert service.stop() == Exit.OK
 
 
 def test_a_second_service_is_refused_with_the_pid_of_the_first(serve):

@@ -76,13 +76,15 @@ class Service:
                 return line
 
     def _line(self):
-        """Return the next line of its log, None when there will be no more; lines that are not its log are passed over."""
+        """Return the next line of its log, None when there will be no more; what else stands on stderr has no level."""
         while True:
             while b"\n" in self._rest:
                 line, self._rest = self._rest.split(b"\n", 1)
-                with contextlib.suppress(ValueError):
+                try:
                     self.log.append(json.loads(line))
-                    return self.log[-1]
+                except ValueError:
+                    self.log.append({"level": None, "text": line.decode()})
+                return self.log[-1]
             poller = select.poll()
             poller.register(self.process.stderr, select.POLLIN)
             assert poller.poll(PATIENCE_MS), "the service says nothing"
