@@ -211,6 +211,7 @@ def track_burst(views, frames, count, now_ms, verdicts):
     Source:
         The stages: DPDK's rte_hash bulk lookup and VPP's vectors; states and windows in tcp_states and tcp_window.
     """
+    memory.views_stay()
     for i in range(count):
         stages.parse(views, frames, u64(i))
     for i in range(count):

@@ -279,6 +279,19 @@ if JIT:
         return mark
 
     # first line of a kernel that is called and never inlined; seldom: LLVM keeps it and the way to it off the straight line
+    @intrinsic
+    def views_stay(typingctx):
+        """Tell LLVM that the record ``views`` of this kernel is changed by nobody: its fields need not be loaded again
+        after every store through an address."""
+
+        def codegen(context, builder, sig, args):
+            for argument in builder.function.args:
+                if argument.name == "arg.views":
+                    argument.add_attribute("noalias")
+            return context.get_dummy_value()
+
+        return types.void(), codegen
+
     apart = _attributed("noinline")
     seldom = _attributed("noinline", "cold")
 
@@ -407,6 +420,9 @@ else:
             return np.frombuffer(buffer, record)[0]
 
         return at
+
+    def views_stay():
+        pass
 
     def relax():
         world.relax()
