@@ -28,10 +28,10 @@ from numba import typeof
 from numba.core.event import Event, Listener, register, unregister
 from numba.core.registry import CPUDispatcher, cpu_target
 
-from ..kernels import capture, delete_list, flush, jit, poll, replay, sweep, walk
+from ..kernels import capture, delete_list, flush, jit, poll, replay, ring, sweep, walk
 from ..kernels.words import ONE, ZERO
 from ..shm import roster, segment
-from ..shm.layout import CAPTURE, CLOCK, FILTER, FRAME, REPLAY, Kind
+from ..shm.layout import CAPTURE, CLOCK, END, FILTER, FRAME, REPLAY, Kind
 from ..shm.queues import Loop, Queues
 from ..shm.sizing import Geometry
 from . import audit
@@ -49,6 +49,7 @@ class Stage:
         self.me = roster.join(self.table, Kind.TOOL)
         self.views = self.table.views(self.me)
         self.capture, self.clock, self.replay, self.frame = map(_record, (CAPTURE, CLOCK, REPLAY, FRAME))
+        self.end = _record(END)
         self.loop = Loop(Queues([]), [], self.me)
         self.filter, self.cursor = _record(FILTER), np.zeros(1, np.uint64)
         self.at_cursor = np.uint64(self.cursor.ctypes.data)
@@ -69,6 +70,9 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "walk.delete": lambda on: walk.delete(on.views, on.filter, ZERO, ZERO, on.at_cursor),
     "audit.at_rest": lambda on: audit.at_rest(on.table),
     "audit.live": lambda on: audit.live(on.table, on.me),
+    "ring.put": lambda on: only_compile(ring.put, on.end, ZERO, ZERO, ZERO),
+    "ring.take": lambda on: only_compile(ring.take, on.end, ZERO, ZERO, ZERO),
+    "ring.rest": lambda on: only_compile(ring.rest, on.end, ZERO, ZERO),
     "poll.poll": lambda on: poll.poll(on.views, on.loop.record, ZERO, ONE, ZERO),
     "capture.begin": lambda on: capture.begin(on.capture),
     "capture.next_frames": lambda on: capture.next_frames(on.capture, ZERO, ZERO, ZERO, ZERO),
