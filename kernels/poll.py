@@ -154,10 +154,10 @@ def _is_quiet(loop):
 @kernel
 def _spin(loop):
     """Look at the queues for a while; returns whether there is something."""
-    for _ in range(loop.spins_max):
+    for i in range(loop.spins_max):
         if not _is_quiet(loop):
             return True
-        memory.pause()
+        ring.breathe(i)
     return False
 
 

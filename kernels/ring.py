@@ -47,6 +47,8 @@ frame_at = memory.record_at(FRAME)
 PRODUCED = offset(RING, "produced")
 CONSUMED = offset(RING, "consumed")
 WAITING = offset(RING, "waiting")
+LOOKS_PER_YIELD = 15
+"""A mask: every sixteenth look."""
 _VERDICT = offset(DESCRIPTOR, "verdict")
 _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
 _FRAME = u64(FRAME_BYTES)
@@ -155,6 +157,16 @@ def _ring_bell(word):
 
 
 @inlined
+def breathe(look):
+    """Wait a moment between two looks: on the core, and now and then through the scheduler, for the other end may need
+    this very core; to let it have it costs less than to sleep and be woken."""
+    if look & LOOKS_PER_YIELD == LOOKS_PER_YIELD:
+        memory.relax()
+    else:
+        memory.pause()
+
+
+@inlined
 def wake(end):
     """Wake the consumer if it sleeps, after ``produce``; returns 1 if it did, else 0."""
     memory.fence_full()  # F1
@@ -176,11 +188,11 @@ def rest(end, spins, timeout):
     Returns:
         How many descriptors there are; 0 when the moment has come, or for no reason.
     """
-    for _ in range(spins):
+    for i in range(spins):
         ready = filled(end, ONE)
         if ready != ZERO:
             return ready
-        memory.pause()
+        breathe(i)
     word = end.ring + WAITING
     memory.release32(word, ONE)
     memory.fence_full()  # F2
