@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..shm.layout import ENTRY, CtState, FrameFlag, Status, Step, VerdictFlag, offset
 from ..shm.reasons import Reason
-from . import counters, entries, index, intents, locks, memory, timeouts, track, tuples, zones
+from . import counters, delete_list, entries, index, intents, locks, memory, timeouts, track, tuples, zones
 from .jit import kernel
 from .stages import key_of, parsed_of
 from .verdicts import no_record, refuse, verdict_at
@@ -69,7 +69,7 @@ def make(views, parsed, i, count, settings, now_ms, verdict_address):
     locks.drop(entry + entries.LOCK)
 
     wanted = wanted_in(views, i, count, zone) if zones.credit(views) == ZERO else ONE
-    reason = index.insert(views, record, zone, wanted)
+    reason = index.insert(views, record, zone, wanted, delete_list.length(views) == ZERO)
     if reason != _NONE:
         intents.set_record(views, record, Step.ALLOC)
         entries.release(views, record)
@@ -98,6 +98,9 @@ def open_(views, parsed, i, count, flags, settings, now_ms, verdict_address):
     if flags & u64(FrameFlag.COMMIT) == ZERO:
         return True
     reason = make(views, parsed, i, count, settings, now_ms, verdict_address)
+    if reason == u64(Reason.INDEX_FULL) and delete_list.length(views) != ZERO:
+        delete_list.run(views)  # what is in the way may be what we have deleted ourselves
+        reason = make(views, parsed, i, count, settings, now_ms, verdict_address)
     if reason == u64(Reason.ADOPTED):
         counters.count(views, reason)
         return False

@@ -493,7 +493,7 @@ def _publish(views, record, zone, wanted, first_slot, hash_, second_slot, second
 
 
 @kernel
-def _attempt(views, record, zone, wanted, hash_, second, second_hash, word):
+def _attempt(views, record, zone, wanted, hash_, second, second_hash, word, may_split):
     """One try to publish; NONE, a refusal, or MAYBE_NOT_FOUND when the zone changed and it must begin again."""
     again = u64(Reason.MAYBE_NOT_FOUND)
     key = entries.address(views, record) + tuples.ENTRY_KEY
@@ -520,7 +520,9 @@ def _attempt(views, record, zone, wanted, hash_, second, second_hash, word):
         first_slot = _free_slot(views, first_segment, hash_, ZERO)
         if second != ZERO:
             second_slot = _free_slot(views, second_segment, second_hash, first_slot)
-        if first_slot == ZERO:
+        if not may_split and (first_slot == ZERO or (second != ZERO and second_slot == ZERO)):
+            reason = u64(Reason.INDEX_FULL)
+        elif first_slot == ZERO:
             reason = _split(views, first_segment, hash_, zone, word)
         elif second != ZERO and second_slot == ZERO:
             reason = _split(views, second_segment, second_hash, zone, word)
@@ -535,13 +537,15 @@ def _attempt(views, record, zone, wanted, hash_, second, second_hash, word):
 
 
 @kernel
-def insert(views, record, zone, wanted):
+def insert(views, record, zone, wanted, may_split=True):
     """Publish a NEW record, complete with key, contents, expiry and hint, under its one or two keys.
 
     Args:
         record: a record that ``entries.take`` gave, all of it written.
         zone: the zone in its key.
         wanted: connections that this burst is about to make in the zone, this one included: the credit to reserve.
+        may_split: whether to make room by splitting; if not, a full pair of lines is INDEX_FULL.  DEAD records keep their
+            slots until their deleter's list is run, and no split parts records with one key.
 
     Returns:
         NONE: LIVE.  ADOPTED: the key has a LIVE record, find it; CLASH: the reply key has; ZONE_FULL, FULL, INDEX_FULL,
@@ -564,7 +568,7 @@ def insert(views, record, zone, wanted):
             if reason != u64(Reason.NONE):
                 break
             continue
-        reason = _attempt(views, record, zone, wanted, hash_, second, second_hash, word)
+        reason = _attempt(views, record, zone, wanted, hash_, second, second_hash, word, may_split)
         if reason == u64(Reason.NONE):
             counters.count(views, Reason.INSERT)
             return reason

@@ -181,3 +181,13 @@ def test_two_participants_share_connections(bench):
     bench.track(udp())
     assert states(other.track(udp(reply=True))) == [REPLY]
     assert states(bench.track(udp())) == [EST]
+
+
+def test_a_tuple_may_be_used_again_and_again_before_the_dead_leave_the_index(bench):
+    again = [packet for _ in range(40) for packet in (tcp("S", 100), tcp("RA", 0, 101, reply=True))]
+    verdicts = bench.track(*again)
+    assert states(verdicts) == [NEW, REPLY] * 40
+    assert set(verdicts["reason"].tolist()) == {Reason.NONE}
+    assert bench.counter(Reason.SPLIT) == 0
+    bench.settle()
+    assert bench.count() == 0
