@@ -44,7 +44,8 @@ _GAPS = (57, 23, 10, 4, 1)
 
 
 @inlined
-def _line(views, i):
+def line_at(views, i):
+    """Return the address of a line of the own list."""
     return views.delete_list + i * _SIZE
 
 
@@ -75,12 +76,20 @@ def make_room(views):
 
 
 @inlined
-def _record_of(line):
+def record_of(line):
+    """Return the record of a line."""
     return memory.read32(line)
 
 
 @inlined
-def _step_of(line):
+def incarnation_of(line):
+    """Return the incarnation that the record of a line had when it was marked."""
+    return memory.read32(line + _INCARNATION)
+
+
+@inlined
+def step_of(line):
+    """Return the Step of a line."""
     return memory.read32(line + _ZONE_STEP) & LOW_8
 
 
@@ -90,8 +99,21 @@ def _zone_of(line):
 
 
 @inlined
-def _set_line_step(line, step):
+def set_line_step(line, step):
+    """Say how far a line has come."""
     memory.release32(line + _ZONE_STEP, (_zone_of(line) << _ZONE_SHIFT) | u64(step))
+
+
+@inlined
+def append(views, record, incarnation):
+    """Put a record that is DEAD in the own name on the own list; there is room."""
+    n = length(views)
+    line = line_at(views, n)
+    zone = tuples.zone_of(entries.address(views, record) + tuples.ENTRY_KEY)
+    memory.release32(line, record)
+    memory.release32(line + _INCARNATION, incarnation)
+    memory.release32(line + _ZONE_STEP, (zone << _ZONE_SHIFT) | u64(Step.MARK))
+    memory.release32(views.intent + _LENGTH, n + ONE)
 
 
 @kernel
@@ -105,12 +127,7 @@ def mark(views, record):
     intents.set_field(views, intents.INCARNATION, incarnation)
     intents.set_record(views, record, Step.MARK)
     memory.release64(entry + entries.LIFE, entries.life(Life.DEAD, views.me, incarnation))
-    n = length(views)
-    line = _line(views, n)
-    memory.release32(line, record)
-    memory.release32(line + _INCARNATION, incarnation)
-    memory.release32(line + _ZONE_STEP, (tuples.zone_of(entry + tuples.ENTRY_KEY) << _ZONE_SHIFT) | u64(Step.MARK))
-    memory.release32(views.intent + _LENGTH, n + ONE)
+    append(views, record, incarnation)
     intents.done(views)
 
 
@@ -167,21 +184,21 @@ def _sort(order, n):
 def _is_mine(views, line):
     """Return whether a line's record still is DEAD in our name, of that incarnation."""
     wanted = entries.life(Life.DEAD, views.me, memory.read32(line + _INCARNATION))
-    return memory.acquire64(entries.address(views, _record_of(line)) + entries.LIFE) == wanted
+    return memory.acquire64(entries.address(views, record_of(line)) + entries.LIFE) == wanted
 
 
 @kernel
 def _clear_line(views, line, first_segment, hash_, second_segment, second_hash):
     """Clear a record's slots (second_hash 0: one key); the segments are locked and its zone's word is unchanged."""
-    record = _record_of(line)
+    record = record_of(line)
     if not _is_mine(views, line) or not index.has_slot(views, first_segment, hash_, record):
-        _set_line_step(line, Step.NONE)  # a flush has it
+        set_line_step(line, Step.NONE)  # a flush has it
         return
-    _set_line_step(line, Step.CLEAR)
+    set_line_step(line, Step.CLEAR)
     index.clear(views, first_segment, hash_, record)
     if second_hash != ZERO:
         index.clear(views, second_segment, second_hash, record)
-    _set_line_step(line, Step.CLEARED)
+    set_line_step(line, Step.CLEARED)
 
 
 @kernel
@@ -215,16 +232,16 @@ def _choose_segments(views):
     """
     chosen = ZERO
     for i in range(length(views)):
-        line = _line(views, u64(i))
-        if _step_of(line) != u64(Step.MARK):
+        line = line_at(views, u64(i))
+        if step_of(line) != u64(Step.MARK):
             continue
         if not _is_mine(views, line):
-            _set_line_step(line, Step.NONE)
+            set_line_step(line, Step.NONE)
             continue
-        entry = entries.address(views, _record_of(line))
+        entry = entries.address(views, record_of(line))
         word = zones.load_word(views, _zone_of(line))
         if zones.directory_of(word) == ZERO:
-            _set_line_step(line, Step.NONE)  # the flush that detached it frees it
+            set_line_step(line, Step.NONE)  # the flush that detached it frees it
             continue
         hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
         second = entries.second_key(views, entry)
@@ -248,8 +265,8 @@ def _clear_group(views, begin, end):
     if not index.lock_pair(views, segment, segment):
         return False
     for i in range(begin, end):
-        line = _line(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8)
-        entry = entries.address(views, _record_of(line))
+        line = line_at(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8)
+        entry = entries.address(views, record_of(line))
         hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
         word = zones.load_word(views, _zone_of(line))  # under the segment's lock: it is that segment, or begin again
         if zones.directory_of(word) != ZERO and index.segment_of(views, word, hash_) == segment + ONE:
@@ -294,14 +311,14 @@ def _uncount_group(views, begin, end):
     intents.set_step_with_counts(views, Step.BATCH_UNCOUNT_WRITING, count, total)
     zones.store_counts(views, zone, count - n, total - n)
     for i in range(begin, end):
-        _set_line_step(_line(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8), Step.UNCOUNTED)
+        set_line_step(line_at(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8), Step.UNCOUNTED)
     intents.set_step(views, Step.BATCH_FREE)
     zones.unlock_counts(views, zone)
     for i in range(begin, end):
-        line = _line(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8)
-        intents.set_record(views, _record_of(line), Step.BATCH_FREE)
-        entries.release(views, _record_of(line))
-        _set_line_step(line, Step.NONE)
+        line = line_at(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8)
+        intents.set_record(views, record_of(line), Step.BATCH_FREE)
+        entries.release(views, record_of(line))
+        set_line_step(line, Step.NONE)
     intents.done(views)
     counters.add(views, Reason.REMOVE, n)
     return True
@@ -313,8 +330,8 @@ def _uncount(views):
     waits = ZERO
     n = ZERO
     for i in range(length(views)):
-        line = _line(views, u64(i))
-        if _step_of(line) == u64(Step.CLEARED):
+        line = line_at(views, u64(i))
+        if step_of(line) == u64(Step.CLEARED):
             memory.set_le64(views.order + (n << THREE), (_zone_of(line) << EIGHT) | u64(i))
             n += ONE
     _sort(views.order, n)
@@ -335,7 +352,7 @@ def _uncount(views):
 def _trim(views):
     """Shorten the list by the lines at its end that are done; lines never move, for one that stood twice is freed twice."""
     n = length(views)
-    while n != ZERO and _step_of(_line(views, n - ONE)) == u64(Step.NONE):
+    while n != ZERO and step_of(line_at(views, n - ONE)) == u64(Step.NONE):
         n -= ONE
     memory.release32(views.intent + _LENGTH, n)
 

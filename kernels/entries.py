@@ -1,7 +1,7 @@
 """The slabs of records: who has which free record, and the life of a connection's record.
 
 Who may                       while                      sees
-    take, give     the owner of the list, nobody beside  its own lists; the pool's words by swap
+    take, push     the owner of the list, nobody beside  its own lists; the pool's words by swap
     mark           anyone     holding the record's lock  LIVE -> DEAD | me, once
     release        who cleared the record's slots        DEAD | me -> FREE, on its own list
 
@@ -235,7 +235,7 @@ def _pop(views, slab, first):
 
 
 @kernel
-def _push(views, slab, record):
+def push(views, slab, record):
     """Put a free record on the front list, and make room in it when it is full."""
     count_word = _list(views, _FRONT_COUNT, slab)
     front_word = _list(views, _FRONT, slab)
@@ -301,12 +301,12 @@ def release(views, record):
     entry = address(views, record)
     extension = memory.read32(entry + EXTENSION_LINK)
     if extension != ZERO:
-        _push(views, u64(Slab.EXTENSIONS), extension - ONE)
+        push(views, u64(Slab.EXTENSIONS), extension - ONE)
         memory.release32(entry + EXTENSION_LINK, ZERO)
     set_due(views, record, entry, ZERO)
     word = memory.read64(entry + LIFE)
     memory.release64(entry + LIFE, life(Life.FREE, ZERO, incarnation_of(word)))
-    _push(views, _ENTRIES, record)
+    push(views, _ENTRIES, record)
 
 
 @inlined
