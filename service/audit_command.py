@@ -13,7 +13,7 @@ from ..shm import roster, segment
 from ..shm.errors import Missing
 from ..shm.layout import Kind
 from ..shm.views import Table
-from . import audit, warmup
+from . import audit, burial, warmup
 from .audit import Broken
 
 AT_REST, LIVE = "at rest", "live"
@@ -47,7 +47,8 @@ def check(table: Table) -> tuple[str, Broken | None]:
 def command(instance: str, as_json: bool) -> None:
     """Check every invariant of a table, and name the first that is broken.
 
-    A table that nobody works on is checked completely, one that somebody does as far as it holds still.
+    What the dead left half done is repaired first.  A table that nobody works on is checked completely, one that somebody
+    does as far as it holds still.
     """
     try:
         attached = segment.attach(instance, sealed=True)
@@ -55,6 +56,7 @@ def command(instance: str, as_json: bool) -> None:
         raise NoServiceError(f"there is no instance {instance}") from None
     with attached:
         warmup.ensure()
+        dead = burial.bury_dead(attached.table)
         began = time.perf_counter()
         how, broken = check(attached.table)
         elapsed_s = time.perf_counter() - began
@@ -64,10 +66,14 @@ def command(instance: str, as_json: bool) -> None:
             "checked": how,
             "broken": broken.finding.name.lower() if broken else None,
             "numbers": list(broken.numbers) if broken else [],
+            "repaired": dead.interrupted,
+            "waiting": dead.left,
             "elapsed_s": round(elapsed_s, 3),
         }
         click.echo(json.dumps(report))
     else:
+        for owner, step in dead.interrupted.items():
+            click.echo(f"{instance}: place {owner}, killed in step {step}, is repaired", err=True)
         click.echo(f"{instance}, {how}: {f'broken: {broken}' if broken else 'every invariant holds'}")
     if broken:
         sys.exit(Exit.FAILED)

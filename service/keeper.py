@@ -25,8 +25,9 @@ from ..clients.errors import ZonetrackError
 from ..shm import port, roster
 from ..shm.queues import Queues
 from ..shm.segment import Instance
-from . import board, control, log, notify, opening, settings, warmup
+from . import board, burial, control, log, notify, opening, settings, warmup
 from .board import Board
+from .burial import Burial
 from .children import Child
 from .config import Config, ConfigError, Loaded, differences, merge
 from .context import Context, Order
@@ -37,6 +38,8 @@ from .worker import Worker
 
 GRACE_S = 5.0
 """What a child has to end, beyond the time for draining, before it is killed."""
+BURY_AGAIN_S = 1.0
+"""Until the dead are tried again whose repair waits for a lock that a living process has."""
 COUNTS = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bad_slots", "bad_lengths", "bursts", "wakes")
 """What is told of a queue."""
 _log = log.logger("keeper")
@@ -105,7 +108,7 @@ class Keeper:
         self._announce = announce
         self._discard = False
         self._failure = ""
-        self._hurry_s = self._kill_s = 0.0
+        self._hurry_s = self._kill_s = self._bury_s = 0.0
         self._instance: Instance
         self._queues: Queues
         self._door: Door
@@ -127,7 +130,7 @@ class Keeper:
             self._instance = house.enter_context(opening.hold(self.config))
             house.callback(self._put_away)
             warmup.ensure()
-            warmup.load("poll.poll", *control.PIECES)
+            warmup.load("poll.poll", "repair.repair", *control.PIECES)
             settings.apply(self._instance.table, self.config)
             self._queues = Queues([house.enter_context(made) for made in self._make_ports()])
             self._door = open_door(path, self.config.control.group)
@@ -202,6 +205,8 @@ class Keeper:
     def _turn(self) -> None:
         """Start who is due, wait for something to happen, and see to it."""
         now_s = time.monotonic()
+        if self._bury_s and now_s >= self._bury_s:
+            self._bury_dead(now_s)
         self._start_due(now_s)
         self._push_on(now_s)
         if self.phase is Phase.OVER:
@@ -233,7 +238,7 @@ class Keeper:
         """Wait for something to read, or for the next thing that is due; return the descriptors that can be read."""
         poller = select.poll()
         watched = {self._signals, self._orders}
-        due_s = [self._hurry_s, self._kill_s]
+        due_s = [self._hurry_s, self._kill_s, self._bury_s]
         for child in self._children:
             watched |= {child.pidfd, child.ready}
             if child.course.life is Life.WAITING:
@@ -281,7 +286,7 @@ class Keeper:
         pid = child.pid
         code = child.bury(now_s)
         self._write_down(child)
-        unrest = opening.bury_dead(self._instance.table)
+        done = self._bury_dead(now_s)
         if child.course.life is Life.GONE:
             say = _log.warning if code else _log.info
             say("%s has ended", child.name, extra=log.facts(child=pid, code=code))
@@ -293,11 +298,19 @@ class Keeper:
             pid,
             how,
             f"it is started again in {child.course.pause_s:.1f} s" if child.course.pause_s else "it is started again",
-            extra=log.facts(restarts=child.course.starts, **({"unrepaired": unrest} if unrest else {})),
+            extra=log.facts(restarts=child.course.starts, repaired=done.interrupted),
         )
         if self.phase is Phase.STARTING:
             self._failure = f"{child.name} (pid {pid}) {how}: the log says why"
             self._stop(now_s)
+
+    def _bury_dead(self, now_s: float) -> Burial:
+        """Repair and bury who has died; who waits for a lock is tried again."""
+        done = burial.bury_dead(self._instance.table)
+        self._bury_s = now_s + BURY_AGAIN_S if done.left else 0.0
+        if done.left:
+            _log.warning("the repair of the dead waits for locks of the living", extra=log.facts(owners=done.left))
+        return done
 
     # ------------------------------------------------------------------------------------------------ orders
     def _on_signal(self, number: int, now_s: float) -> None:
@@ -378,7 +391,7 @@ class Keeper:
 
     def _put_away(self) -> None:
         """Put the table away for the next start, or discard it."""
-        opening.bury_dead(self._instance.table)
+        burial.bury_dead(self._instance.table)
         left = roster.present(self._instance.table)
         if self._discard:
             self._instance.unlink()

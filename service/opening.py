@@ -1,8 +1,4 @@
-"""The table of a service, opened: attached to where one was kept, made where there is none, and the dead buried.
-
-Who died within an operation that nobody has finished stays where it is, DYING: its place, and what it holds, is not given
-to anybody.  Who else died is buried, and its place, lists and records go to whoever joins next.
-"""
+"""The table of a service, opened: attached to where one was kept, made where there is none, and the dead buried."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from ..clients.errors import ZonetrackError
 from ..shm import roster, segment
 from ..shm.errors import (
     Missing,
-    NotAtRest,
     WrongBoot,
     WrongDigest,
     WrongGeneration,
@@ -23,11 +18,11 @@ from ..shm.errors import (
     WrongState,
     WrongVersion,
 )
-from ..shm.layout import Attendance, Kind
+from ..shm.layout import Kind
 from ..shm.segment import Instance
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import log
+from . import burial, log
 from .config import Config
 
 WAIT_MS = 10_000
@@ -69,10 +64,14 @@ def hold(config: Config) -> Instance:
         raise UnfitTableError(f"{error}; a start with --fresh discards it") from error
     try:
         wait_for_others(held.table)
-        bury_dead(held.table)
+        done = burial.bury_dead(held.table)
     except BaseException:
         held.close()
         raise
+    if done.interrupted or done.left:
+        _log.warning(
+            "who died over the table that was left", extra=log.facts(repaired=done.interrupted, waits=done.left)
+        )
     kept = held.geometry
     _log.info("kept the table that was left", extra=log.facts(connections=kept.connections, bytes=kept.total_bytes))
     if kept != wanted:
@@ -108,18 +107,3 @@ def wait_for_others(table: Table) -> None:
                 raise StillRunningError(f"{name} of an earlier service does not end")
         finally:
             os.close(pidfd)
-
-
-def bury_dead(table: Table) -> list[int]:
-    """Bury who has died, as far as they were at rest; return the places of those who were not."""
-    known = {place.owner for place in roster.present(table) if place.attendance is Attendance.DYING}
-    unrest = []
-    for owner in roster.dead(table):
-        try:
-            roster.bury(table, owner)
-            _log.debug("buried a participant", extra=log.facts(owner=owner))
-        except NotAtRest as error:
-            unrest.append(owner)
-            if owner not in known:
-                _log.warning("a participant died within an operation: %s; its place is left as it is", error)
-    return unrest

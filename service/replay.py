@@ -41,7 +41,7 @@ from ..shm.layout import (
 )
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import warmup
+from . import burial, warmup
 from .captures import Capture, CaptureError
 from .crew import Crew, Death, shared
 
@@ -188,12 +188,13 @@ class Replay:
         crew = Crew(self.options.workers, self.work)
 
         def watch() -> None:
-            for death in crew.deaths:
+            for death in crew.deaths[len(self.deaths) :]:
                 self._pass(death.number, self.survey.packets, ENDED_MS)  # nobody need wait for the dead
+                burial.bury_dead(self.table)
+                self.deaths.append(death)
             look(int(self.progress["packets"].min()))
 
         crew.run(watch)
-        self.deaths = crew.deaths
 
     def work(self, shard: int) -> None:
         """The whole life of one worker."""

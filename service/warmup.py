@@ -28,7 +28,7 @@ from numba import typeof
 from numba.core.event import Event, Listener, register, unregister
 from numba.core.registry import CPUDispatcher, cpu_target
 
-from ..kernels import capture, delete_list, flush, jit, poll, replay, ring, sweep, walk
+from ..kernels import capture, delete_list, flush, jit, poll, repair, replay, ring, sweep, walk
 from ..kernels.words import ONE, ZERO
 from ..shm import roster, segment
 from ..shm.layout import CAPTURE, CLOCK, END, FILTER, FRAME, REPLAY, Kind
@@ -63,6 +63,7 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "sweep.sweep": lambda on: sweep.sweep(on.views, ZERO, ONE),
     "delete_list.run": lambda on: delete_list.run(on.views),
     "delete_list.delete": lambda on: delete_list.delete(on.views, ZERO, ZERO, ONE),
+    "repair.repair": lambda on: repair.repair(on.views),
     "flush.detach": lambda on: flush.detach(on.views, ZERO),
     "flush.reclaim": lambda on: only_compile(flush.reclaim, on.views, ZERO, ZERO, ZERO, ONE),
     "walk.collect": lambda on: walk.collect(on.views, on.filter, ZERO, ZERO, ZERO, on.at_cursor, ZERO, ZERO),

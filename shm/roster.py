@@ -5,6 +5,7 @@ owns things, not the process: who joins a place goes on with its free lists and 
 
 Who may                 while                            sees
     join, bury, dead    anyone, holding the roster lock  -
+    lay_to_rest         likewise, all the while: there is one repairer, and it may die
     leave               the participant, likewise        -
     look                anyone, without the lock         a place that may be on its way in or out
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -68,6 +69,9 @@ TRANSITIONS = (  #  from         act        to                   why
 )
 # fmt: on
 AFTER = {(row.before, row.act): row.after for row in TRANSITIONS}
+
+REPAIR_ROUNDS_MAX = 3
+"""Calls for one of the dead: the first of each frees what others of them wait for."""
 
 _alone = threading.Lock()
 """The roster lock of tables that have no file."""
@@ -201,6 +205,36 @@ def bury(table: Table, owner: int) -> None:
         if place["attendance"] != Attendance.DYING:
             raise RosterError(f"place {owner} is not of a dead: {Attendance(place['attendance']).name}")
         _empty(table, owner, place, Act.BURY)
+
+
+def lay_to_rest(table: Table, repair: Callable[[int], bool]) -> tuple[dict[int, Step], list[int]]:
+    """Repair and bury all whose process is gone.
+
+    Args:
+        table: where.
+        repair: brings the place of an owner id to rest; False when it is to be called again, for another has a lock.
+
+    Returns:
+        The steps in which those who were buried had died, by owner id; and who could not be repaired, still DYING.
+
+    Concurrency:
+        Who wants to join waits.  A repairer that is killed loses the lock to the next, which begins again.
+    """
+    buried: dict[int, Step] = {}
+    with locked(table) as places:
+        left = [index + 1 for index, place in enumerate(places) if place["attendance"] and not _alive(place)]
+        for owner in left:
+            _move(places[owner - 1], Act.DIE)
+        steps = {owner: _step(places[owner - 1]) for owner in left}
+        for _ in range(REPAIR_ROUNDS_MAX):
+            for owner in list(left):
+                if repair(owner):
+                    _empty(table, owner, places[owner - 1], Act.BURY)
+                    buried[owner] = steps[owner]
+                    left.remove(owner)
+            if not left:
+                break
+    return buried, left
 
 
 def _empty(table: Table, owner: int, place: np.void, act: Act) -> None:

@@ -10,7 +10,7 @@ from services import Service
 from zonetrack.clients.errors import Exit
 from zonetrack.service.keeper import AFTER, TRANSITIONS, Event, Phase
 from zonetrack.shm import roster
-from zonetrack.shm.layout import GLOBAL, PARTICIPANT, QUOTA, Attendance, Kind, Region, SegmentState, Step
+from zonetrack.shm.layout import GLOBAL, PARTICIPANT, QUOTA, Kind, Region, SegmentState, Step
 from zonetrack.shm.port import names
 from zonetrack.shm.segment import attach
 
@@ -97,19 +97,38 @@ def test_who_is_killed_is_started_again(serve, kind):
     assert service.stop() == Exit.OK
 
 
-def test_who_dies_within_an_operation_leaves_its_place_to_repair(serve):
+def test_who_dies_within_an_operation_is_repaired_and_followed_in_its_place(serve):
     service = serve("--workers", 1).until_ready()
     (place,) = [place for place in roster.present(service.table) if place.kind is Kind.WORKER]
     os.kill(place.pid, signal.SIGSTOP)
     row = service.table.array(Region.CONTROL, "participants", PARTICIPANT)[place.owner - 1]
     row["intent"]["step"] = Step.CREATE
+    service.table.array(Region.CONTROL, "quotas", QUOTA)["count_lock"][5] = place.owner
     os.kill(place.pid, signal.SIGKILL)
-    service.hear(f"place {place.owner} is in step CREATE")
-    assert service.hear("was killed by SIGKILL")["unrepaired"] == [place.owner]
+    assert service.hear("was killed by SIGKILL")["repaired"] == {str(place.owner): "CREATE"}
     service.hear("worker 0 is ready")
-    assert row["attendance"] == Attendance.DYING
+    (after,) = [place for place in roster.present(service.table) if place.kind is Kind.WORKER]
+    assert after.owner == place.owner and after.step is not Step.CREATE
+    assert service.table.array(Region.CONTROL, "quotas", QUOTA)["count_lock"][5] == 0
     assert service.stop() == Exit.OK
-    assert any("left open, for it is not at rest" in line["text"] for line in service.log)
+    assert any("put away" in line["text"] for line in service.log)
+
+
+def test_a_repair_that_waits_for_the_living_is_tried_again(serve):
+    service = serve("--workers", 1).until_ready()
+    (place,) = [place for place in roster.present(service.table) if place.kind is Kind.WORKER]
+    locks = service.table.array(Region.CONTROL, "quotas", QUOTA)["count_lock"]
+    os.kill(place.pid, signal.SIGSTOP)
+    row = service.table.array(Region.CONTROL, "participants", PARTICIPANT)[place.owner - 1]
+    row["intent"]["credit"], locks[0] = 1, place.owner + 1
+    service.table.array(Region.CONTROL, "quotas", QUOTA)["count"][0] += 1
+    service.table.array(Region.CONTROL, "globals", GLOBAL)["count"] += 1
+    os.kill(place.pid, signal.SIGKILL)
+    assert service.hear("waits for locks of the living")["owners"] == [place.owner]
+    service.hear("worker 0 is ready")
+    locks[0] = 0
+    assert service.stop() == Exit.OK
+    assert roster.present(service.table) == [] and row["intent"]["credit"] == 0
 
 
 def test_workers_go_with_a_keeper_that_is_killed_and_the_next_goes_on(serve):

@@ -11,7 +11,7 @@ from zonetrack.service.config import Config
 from zonetrack.service.opening import StillRunningError, UnfitTableError
 from zonetrack.shm import roster, segment
 from zonetrack.shm.errors import InUse, Missing
-from zonetrack.shm.layout import GLOBAL, Attendance, Kind, Region, SegmentState, Step
+from zonetrack.shm.layout import GLOBAL, Kind, Region, SegmentState, Step
 
 CONFIG = Config(instance=f"test-opening-{os.getpid()}", max_connections=500, zones_in_use_max=5)
 FRESH = Config(instance=CONFIG.instance, max_connections=600, zones_in_use_max=5, fresh=True)
@@ -91,19 +91,15 @@ def die_in(step):
     return participate
 
 
-def test_the_dead_are_buried_but_for_those_within_an_operation():
+def test_the_dead_are_repaired_and_buried():
     with opening.hold(CONFIG):
-        owners = []
         for step in (Step.NONE, Step.CREATE):
             with Child(die_in(step)) as child:
-                owners.append(child.hear())
+                child.hear()
                 child.wait()
     with opening.hold(CONFIG) as held:
-        (left,) = roster.present(held.table)
-        assert (left.owner, left.attendance, left.step) == (owners[1], Attendance.DYING, Step.CREATE)
-        assert opening.bury_dead(held.table) == [owners[1]]
-        roster.participants(held.table)[owners[1] - 1]["intent"] = 0
-        assert opening.bury_dead(held.table) == []
+        assert roster.present(held.table) == []
+        assert not roster.participants(held.table)["intent"]["step"].any()
 
 
 def work(child):

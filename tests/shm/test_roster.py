@@ -118,6 +118,29 @@ def test_the_dead_with_an_operation_half_done_are_not_buried(table):
     assert roster.join(table, Kind.WORKER) == owner
 
 
+def test_the_dead_are_repaired_in_rounds_and_buried_when_at_rest(table):
+    owners = []
+    for step in (Step.CLEAR, Step.NONE, Step.SPLIT):
+        with Child(lambda child: child.say(roster.join(table, Kind.WORKER))) as child:
+            owners.append(child.hear())
+            child.wait()
+        roster.participants(table)[owners[-1] - 1]["intent"]["step"] = step
+    first, second, third = owners
+    calls = []
+
+    def repair(owner):
+        calls.append(owner)
+        if owner == third or (owner == first and calls.count(first) == 1):
+            return False
+        roster.participants(table)[owner - 1]["intent"]["step"] = Step.NONE
+        return True
+
+    assert roster.lay_to_rest(table, repair) == ({first: Step.CLEAR, second: Step.NONE}, [third])
+    assert calls == [first, second, third, first, third, third]
+    assert [(place.owner, place.attendance) for place in roster.present(table)] == [(third, Attendance.DYING)]
+    assert roster.join(table, Kind.WORKER) == first
+
+
 def test_an_empty_place_with_a_step_is_not_taken(table):
     roster.participants(table)[0]["intent"]["step"] = Step.UPDATE
     assert roster.join(table, Kind.WORKER) == 2
