@@ -6,6 +6,7 @@ Nothing here knows of a kernel but the port's client, and the audit at the end.
 import contextlib
 import json
 import os
+import random
 import select
 import signal
 import subprocess
@@ -31,6 +32,7 @@ from zonetrack.shm.layout import DESCRIPTOR, FRAME_SLOT_BYTES, FrameFlag
 
 PATIENCE_MS = 60_000
 CLIENTS = 6
+KILLS = 30
 
 
 @pytest.fixture
@@ -235,6 +237,30 @@ def test_a_worker_is_killed_in_the_middle_of_its_traffic(serve):
         first.wait_for(500)
         second.wait_for(500)
     assert service.stop() == Exit.OK
+
+
+def test_thirty_kills_under_traffic_lose_no_connection(serve):
+    """Workers are killed wherever they are; what they were killed over is repaired, and successors take their places."""
+    asked = [ports.udp(b"\x0a\x64\0" + bytes([i]), b"\x0a\1\0\1", 5000, 53, b"question") for i in range(100)]
+    answered = [ports.udp(b"\x0a\1\0\1", b"\x0a\x64\0" + bytes([i]), 53, 5000, b"answer") for i in range(100)]
+    service = serve("--workers", 4, "--port", "shm:lab,queues=5")
+    chance = random.Random(0)
+    with contextlib.ExitStack() as stack:
+        ct = stack.enter_context(ask(service))
+        queue = stack.enter_context(Queue("lab", 4, service.instance))
+        assert labels(talk(queue, asked + answered)) == ["N>"] * 100 + ["E<"] * 100
+        traffic = [stack.enter_context(Traffic(service, number)) for number in range(4)]
+        for kill in range(KILLS):
+            number = kill % 4  # each dies too seldom for the keeper to take it for a crash loop
+            traffic[number].wait_for(chance.randrange(1, 500))
+            (victim,) = [worker["pid"] for worker in ct.workers() if worker["number"] == number]
+            os.kill(victim, signal.SIGKILL)
+            service.hear("was killed by SIGKILL")
+            service.hear(f"worker {number} is ready")
+        assert labels(talk(queue, asked)) == ["E>"] * 100
+    assert service.stop() == Exit.OK
+    assert any("put away" in line["text"] for line in service.log), "somebody's place was not at rest"
+    assert audit.at_rest(service.table) is None
 
 
 def test_queues_are_emptied_before_the_end_and_the_port_is_closed(serve):
