@@ -1,6 +1,7 @@
 """Every operation killed at each of its stores, then repaired; and beside another participant, from seeds."""
 
 import os
+import random
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ from zonetrack.kernels import burst, locks, repair_index, repair_lists, zones
 from zonetrack.kernels import repair as repairing
 from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.repair import repair
+from zonetrack.shm import roster
 from zonetrack.shm.layout import VERDICT, Status, Step
 from zonetrack.shm.reasons import Reason
 
@@ -227,12 +229,22 @@ def full(one, other):
     other.made(tiny.aimed(8, skip=8))
 
 
+def flush_all(one):
+    """Flush zone 0; where another holds a lock it has to be tried again, and some time it is given up."""
+    word = one.detach(0)
+    cursor = 0
+    for _ in range(20):
+        if word in (0, tables.flush.DONE) or cursor == tables.flush.DONE:
+            return
+        cursor = one.reclaim(0, word, cursor)
+
+
 PAIRS = {
     "insert": lambda one, i: one.make(tables.keys(2, first=70 + i)),
     "insert the same": lambda one, i: one.make(tables.keys(2, first=75)),
     "split": lambda one, i: one.make(tiny.aimed(2, skip=20 + i)),
     "delete": lambda one, i: one.remove(tiny.aimed(3)),
-    "flush": lambda one, i: one.flush(0),
+    "flush": lambda one, i: flush_all(one),
     "find": lambda one, i: one.find(tiny.aimed(3, skip=i)),
 }
 
@@ -256,6 +268,29 @@ def test_killed_beside_another(first):
     for second in PAIRS:
         killed = [played(stand, mapped, seed, first, second) for seed in range(int(30 * SEEDS))]
         assert sum(killed) > len(killed) / 4, f"{first} beside {second}: killed too seldom"
+
+
+@interpreted
+@pytest.mark.parametrize("first", ["insert", "split", "delete", "flush"])
+def test_two_dead_at_once(first, monkeypatch):
+    """The second died while the first held what it held; it is repaired first, and waits for the repair of the other."""
+    monkeypatch.setattr(locks, "YIELDS_MAX", 2)
+    stand = stage(full)
+    one, other = stand.participants
+    chance = random.Random(first)
+    both = 0
+    for second in ("insert", "split", "delete", "flush"):
+        for _ in range(int(40 * SEEDS)):
+            stand.restore()
+            at, then = int(300 ** chance.random()), int(300 ** chance.random())
+            killed = kills.is_killed(at, lambda: PAIRS[first](one, 0))
+            both += kills.is_killed(then, lambda: PAIRS[second](other, 5)) and killed  # noqa: B023 - called at once
+            left = [other, one]
+            for _ in range(roster.REPAIR_ROUNDS_MAX):
+                left = [dead for dead in left if not repair(stand.table.views(dead.me))]
+            assert left == []
+            kills.whole(stand, f"{first} at store {at}, {second} at store {then}")
+    assert both > 40
 
 
 def forgets(*_):
