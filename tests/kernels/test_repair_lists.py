@@ -38,9 +38,9 @@ def front_is_empty(one):
 
 
 def emptied_and_filled(one):
-    """Give enough back for front to become back, then take until back becomes front again."""
-    one.remove(tables.keys(4, first=BLOCK_RECORDS))
-    one.make(tables.keys(6, first=2000))
+    """Give back what is missing for front to become back, then take, so that back becomes front again."""
+    one.remove(tables.keys(1, first=BLOCK_RECORDS))
+    one.make(tables.keys(1, first=2000))
 
 
 WAYS = {
