@@ -65,7 +65,7 @@ def _find(views, parsed, i, nothing_made):
 
 
 @inlined
-def _is_expired(views, entry, settings, now_ms):
+def _is_expired(entry, settings, now_ms):
     return memory.read64(entry + entries.EXPIRY) <= now_ms and settings & u64(Setting.NO_EXPIRY) == ZERO
 
 
@@ -107,7 +107,7 @@ def _track_found(views, parsed, record, settings, now_ms, verdict_address):
     """
     entry = entries.address(views, record)
     fields = entries.entry_at(entry)
-    if _is_expired(views, entry, settings, now_ms):
+    if _is_expired(entry, settings, now_ms):
         delete_list.mark(views, record)
         locks.drop(entry + entries.LOCK)
         counters.count(views, Reason.EXPIRED_ON_LOOKUP)
@@ -146,7 +146,7 @@ def _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_addre
         return
     entry = entries.address(views, record)
     fields = entries.entry_at(entry)
-    if _is_expired(views, entry, settings, now_ms):
+    if _is_expired(entry, settings, now_ms):
         delete_list.mark(views, record)
         locks.drop(entry + entries.LOCK)
         refuse(views, parsed, verdict_address, u64(Reason.ICMP_UNMATCHED))

@@ -9,12 +9,9 @@ It depends on the packets of a file in their order and on nothing else: all work
 
 from __future__ import annotations
 
-from ..shm.layout import CLOCK, DUE_UNIT_MS
-from . import memory
+from ..shm.layout import DUE_UNIT_MS
 from .jit import inlined
 from .words import ZERO, u64
-
-clock_at = memory.record_at(CLOCK)
 
 MILLISECOND_NS = u64(1_000_000)
 BEGIN_MS = 1_000

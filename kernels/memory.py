@@ -31,7 +31,7 @@ from numba.extending import intrinsic as _intrinsic
 from numba.np.numpy_support import from_dtype
 
 from .jit import JIT, inlined
-from .words import LOW_8, LOW_32, THIRTY_TWO, u64
+from .words import LOW_8, u64
 
 intrinsic: Any = _intrinsic
 """What it decorates is called without the typing context, which type checkers cannot know."""
@@ -435,18 +435,6 @@ else:
 def mix(a, b):
     """Return the two halves of the 128-bit product folded into one word (wyhash's step)."""
     return (a * b) ^ multiply_high(a, b)
-
-
-@inlined
-def low32(word):
-    """Return the lower half of a word."""
-    return word & LOW_32
-
-
-@inlined
-def high32(word):
-    """Return the upper half of a word."""
-    return word >> THIRTY_TWO
 
 
 @inlined

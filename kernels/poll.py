@@ -22,7 +22,6 @@ from ..shm.layout import (
     FRAME_BYTES,
     LINE_BYTES,
     PARTICIPANT,
-    POLL,
     POLL_BURST_PACKETS,
     QUEUE,
     VERDICT_BYTES,
@@ -34,7 +33,6 @@ from .jit import inlined, kernel
 from .words import ONE, THREE, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
-poll_at = memory.record_at(POLL)
 frame_at = memory.record_at(FRAME)
 
 _RX = offset(QUEUE, "rx")
