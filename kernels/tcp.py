@@ -17,7 +17,7 @@ would close a connection), and sequence number 0 answers a SYN only when it come
 
 from __future__ import annotations
 
-from ..shm.layout import ENTRY, Setting, Status, Way, offset
+from ..shm.layout import ENTRY, MAX_RETRANS_SHIFT, Setting, Status, Way, offset
 from ..shm.reasons import Reason
 from . import memory, outcome, tcp_window
 from .jit import inlined, kernel
@@ -40,10 +40,8 @@ from .tcp_states import (
 )
 from .tcp_window import Finding, end_of, peer_address, peer_at, peers_at
 from .timeouts import Timeout
-from .words import EIGHT, LOW_8, ONE, THREE, ZERO, seq_before, u64
+from .words import EIGHT, LOW_8, ONE, ZERO, seq_before, u64
 
-RETRANSMISSIONS_MAX = THREE
-"""Repetitions in a row after which a connection is kept only for TCP_MAX_RETRANS."""
 SHORTEN_FROM_MS = u64(120_000)
 """Connections with less to live are left alone when both sides end them with numbers that cannot be right."""
 
@@ -330,7 +328,7 @@ def update(entry, way, parsed, settings, now_ms):
 
     timeout = timeout_of(step)
     cap = timeout
-    if u64(last.retransmissions) >= RETRANSMISSIONS_MAX:
+    if u64(last.retransmissions) >= (settings >> u64(MAX_RETRANS_SHIFT)) & LOW_8:
         cap = _MAX_RETRANS
     elif segment == _RST:
         timeout = _CLOSE

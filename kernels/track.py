@@ -1,6 +1,6 @@
 """The spine between table and protocols: may a packet open a connection, how does one begin, what does a packet do to it.
 
-The rules are those of the `netfilter` profile (shm/layout, Profile): states, windows and verdicts of Linux nf_conntrack.
+The rules are those of the `netfilter` profile: states, windows and verdicts of Linux nf_conntrack.
 
     new          the opener's packet, as long as no reply was seen
     est          a reply; and every packet of the opener after one

@@ -12,11 +12,11 @@ import numpy as np
 from ..shm import roster
 from ..shm.layout import (
     GLOBAL,
+    MAX_RETRANS_DEFAULT,
     QUOTA,
     SETTINGS_DEFAULT,
     UNLIMITED,
     ZONE,
-    Profile,
     Region,
     Setting,
 )
@@ -100,8 +100,10 @@ class Stats:
             "limit": limit_of(quota["limit"] if quota["has_limit"] else self._globals["zone_limit_default"][0]),
             "limit_is_own": bool(quota["has_limit"]),
             "policy": int(hot["policy"]),
-            "profile": Profile(int(hot["profile"])).name.lower(),
+            "profile": "ovs" if settings & Setting.OVS else "netfilter",
         }
-        if settings != SETTINGS_DEFAULT:
-            found["settings"] = [bit.name.lower() for bit in Setting if settings & bit]
+        if settings & ~Setting.OVS != SETTINGS_DEFAULT:
+            found["settings"] = [bit.name.lower() for bit in Setting if settings & bit & ~Setting.OVS]
+        if hot["max_retrans"] != MAX_RETRANS_DEFAULT:
+            found["max_retrans"] = int(hot["max_retrans"])
         return found

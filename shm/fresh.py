@@ -18,6 +18,7 @@ from .layout import (
     ENTRY,
     EXTENSION,
     GLOBAL,
+    MAX_RETRANS_DEFAULT,
     POLICIES_MAX,
     POOL_COUNT_SHIFT,
     QUOTA,
@@ -61,7 +62,9 @@ def initialise(
     counts["limit"] = table.geometry.connections
     counts["zone_limit_default"] = UNLIMITED
     table.array(Region.CONTROL, "quotas", QUOTA)["limit"] = UNLIMITED
-    table.array(Region.CONTROL, "zones", ZONE)["settings"] = SETTINGS_DEFAULT
+    zones = table.array(Region.CONTROL, "zones", ZONE)
+    zones["settings"] = SETTINGS_DEFAULT
+    zones["max_retrans"] = MAX_RETRANS_DEFAULT
     if policies is not None:
         rows = np.ascontiguousarray(policies).view("u4").reshape(-1, TIMEOUTS_MAX)
         table.array(Region.CONTROL, "policies", "u4").reshape(POLICIES_MAX, TIMEOUTS_MAX)[: len(rows)] = rows

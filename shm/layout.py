@@ -147,6 +147,7 @@ class Status(IntEnum):
     HELPER = 1 << 4
     FIXED_TIMEOUT = 1 << 5
     RELATED = 1 << 6  # foretold by an expectation
+    OVS = 1 << 7  # judged by the rules of the `ovs` profile for all its life: they say what `state` and `protocol` mean
 
 
 TCP_PEER = np.dtype(
@@ -218,9 +219,10 @@ ZONE_VERSION_SHIFT = ZONE_OFFSET_BITS + ZONE_DEPTH_BITS
 ZONE = np.dtype(
     [
         ("word", "u8"),  # version | depth | directory offset (0: none)                      zone lock
-        ("profile", "u1"),  # Profile                                                        config
-        ("policy", "u1"),  # default timeout policy                                          config
+        # these three are read as one word (kernels/zones, settings_of)
         ("settings", "u2"),  # Setting bits                                                  config
+        ("max_retrans", "u1"),  # retransmissions of one segment after which a timeout is cut  config
+        ("policy", "u1"),  # default timeout policy                                          config
         ("expectations", "u4"),  # how many there are in this zone
     ],
     align=True,
@@ -244,13 +246,6 @@ QUOTA = np.dtype(
 QUOTA_BYTES = 64
 
 
-class Profile(IntEnum):
-    """Whose rules decide."""
-
-    NETFILTER = 0
-    OVS = 1
-
-
 class Setting(IntEnum):
     """Bits of ZONE.settings."""
 
@@ -260,9 +255,15 @@ class Setting(IntEnum):
     SEQ_CHECK = 1 << 3
     CHECKSUM = 1 << 4  # verify checksums
     NO_EXPIRY = 1 << 5  # replay: nothing ever expires
+    OVS = 1 << 6  # new connections are judged by the rules of the `ovs` profile, else by those of `netfilter`
 
 
+# how a zone is set, as packets read it: settings 16 | max_retrans 8 | policy 8, from the lowest bit
+MAX_RETRANS_SHIFT = 16
+POLICY_SHIFT = 24
+MAX_RETRANS_DEFAULT = 3
 SETTINGS_DEFAULT = Setting.LOOSE | Setting.SEQ_CHECK | Setting.CHECKSUM
+SETTINGS_WORD_DEFAULT = SETTINGS_DEFAULT | MAX_RETRANS_DEFAULT << MAX_RETRANS_SHIFT
 
 
 class OnFull(IntEnum):
@@ -461,6 +462,7 @@ class VerdictFlag(IntEnum):
     COMMITTED = 2  # there is a record
     UNTRACKED = 4
     NOIP = 8
+    HELD = 16  # a fragment whose datagram is not complete: its verdict comes later
 
 
 class Way(IntEnum):
@@ -502,12 +504,36 @@ FRAME = np.dtype(
         ("zone", "u2"),
         ("link", "u1"),  # Link
         ("flags", "u1"),  # FrameFlag bits
-        ("reserved", "u4"),
+        ("ticket", "u4"),  # the caller's; comes back with the verdict of a fragment that had to wait
+        ("action", "u8"),  # address of an ACTION, or 0: nothing is asked of its connection
     ],
     align=True,
 )
 """One packet of a burst, as whoever received it describes it."""
-FRAME_BYTES = 24
+FRAME_BYTES = 32
+
+ACTION = np.dtype(
+    [
+        ("flags", "u4"),  # ActionFlag bits
+        ("policy", "u4"),  # timeout policy + 1 of a connection that is made, 0: the zone's
+        ("mark", "u4"),
+        ("mark_mask", "u4"),  # bits of the mark that are set; 0: none
+        ("label", "u8", (2,)),
+        ("label_mask", "u8", (2,)),
+        ("helper", "u4"),  # Helper of a connection that is made, 0: whatever the zone has for its port
+        ("reserved", "u4", (3,)),
+    ],
+    align=True,
+)
+"""What a rule asks of the connection of a packet.  Private to a process."""
+ACTION_BYTES = 64
+
+
+class ActionFlag(IntEnum):
+    """Bits of ACTION.flags."""
+
+    FORCE = 1  # the packet's sender shall be the opener: a connection that it answers is replaced
+
 
 PARSED = np.dtype(
     [
@@ -895,7 +921,7 @@ def digest() -> int:
     h = hashlib.blake2b(digest_size=8)
     for name, dtype in SHARED.items():
         h.update(f"{name}{dtype.descr}{dtype.itemsize}".encode())
-    for enum in (Region, SegmentState, Life, Status, Profile, Setting, OnFull, Step, Kind, Attendance, Slab):
+    for enum in (Region, SegmentState, Life, Status, Setting, OnFull, Step, Kind, Attendance, Slab):
         h.update("".join(f"{m.name}={m.value};" for m in enum).encode())
     h.update(
         f"{FORMAT_VERSION} {ROSTER_MAX} {ZONES_MAX} {POLICIES_MAX} {TIMEOUTS_MAX} {BLOCK_RECORDS} {SLOTS} {DEPTH_MAX} "
@@ -916,6 +942,7 @@ assert ZONE.itemsize == ZONE_BYTES and QUOTA.itemsize == QUOTA_BYTES and GLOBAL.
 assert INTENT.itemsize == INTENT_BYTES and PARTICIPANT.itemsize == PARTICIPANT_BYTES
 assert (
     FRAME.itemsize == FRAME_BYTES
+    and ACTION.itemsize == ACTION_BYTES
     and DELETE.itemsize == DELETE_BYTES
     and VERDICT.itemsize == VERDICT_BYTES
     and POLICY.itemsize == POLICY_BYTES

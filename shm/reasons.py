@@ -20,8 +20,8 @@ class Reason(IntEnum):
     L3CSUM_ERR = 4  # IPv4 header checksum
     EXTENSION_HEADERS = 5  # IPv6 chain broken, or longer than the limit
     L4_HEADER = 6  # transport header shorter than it must be, or its length field lies
-    L4CSUM_ERR = 7  # TCP, UDP, ICMP, ICMPv6 checksum
-    FRAGMENT = 8  # a fragment: its datagram is not reassembled
+    L4CSUM_ERR = 7  # TCP, UDP, ICMP, ICMPv6, SCTP checksum
+    FRAGMENT = 8  # a fragment that is not reassembled
     NOT_TRACKED = 9  # neighbour discovery and the like: never tracked
     # The tracker refused it (kernels/track and the protocol's own room).
     INVALID_TCP_FLAGS = 16  # a set of flags that no host sends

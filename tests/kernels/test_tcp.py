@@ -12,7 +12,7 @@ from zonetrack.kernels.outcome import Outcome
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.kernels.tcp_window import PeerFlag
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import SETTINGS_DEFAULT, Setting, Status, Way
+from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, Setting, Status, Way
 from zonetrack.shm.reasons import Reason
 
 TESTS = Path(__file__).parents[1]
@@ -246,7 +246,7 @@ def test_any_state_and_any_memory_is_survived():
                     tracker.at(connection.record),
                     u64(Way.REPLY),
                     tracker.at(tcp("s", flags, 5000, 1001, options=OPTIONS)),
-                    u64(int(SETTINGS_DEFAULT)),
+                    u64(int(SETTINGS_WORD_DEFAULT)),
                     u64(0),
                     tracker.at(world.verdict),
                 )
@@ -261,7 +261,7 @@ def test_pick_up_is_liberal_on_both_sides():
 
 
 def test_pick_up_may_be_forbidden():
-    world = tracker.Tracker(settings=SETTINGS_DEFAULT & ~Setting.LOOSE)
+    world = tracker.Tracker(settings=SETTINGS_WORD_DEFAULT & ~Setting.LOOSE)
     assert world.track(tcp("c", "A", 1000, 2000)).reason is Reason.TCP_NEW_REFUSED
     assert not world.table
 

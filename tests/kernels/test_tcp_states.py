@@ -20,7 +20,7 @@ from zonetrack.kernels.tcp_states import (
 )
 from zonetrack.kernels.timeouts import Timeout
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import ENTRY, SETTINGS_DEFAULT, Way
+from zonetrack.shm.layout import ENTRY, SETTINGS_WORD_DEFAULT, Way
 from zonetrack.shm.reasons import Reason
 
 FLAGS = {
@@ -50,7 +50,7 @@ def test_what_no_row_mentions_is_invalid_and_changes_nothing(cell):
     assert STEPS[cell] == 0
     if (state, way) == (Tcp.NONE, Way.ORIG):
         opener = tcp("c", FLAGS[segment], 1000, 2000)
-        assert tracker.opens(tracker.at(opener), u64(int(SETTINGS_DEFAULT))) != Reason.NONE
+        assert tracker.opens(tracker.at(opener), u64(int(SETTINGS_WORD_DEFAULT))) != Reason.NONE
     world = tracker.Tracker()
     record = np.zeros(1, ENTRY)
     record[0]["state"] = state
@@ -61,7 +61,7 @@ def test_what_no_row_mentions_is_invalid_and_changes_nothing(cell):
             tracker.at(record),
             u64(way),
             tracker.at(parsed),
-            u64(int(SETTINGS_DEFAULT)),
+            u64(int(SETTINGS_WORD_DEFAULT)),
             u64(0),
             tracker.at(world.verdict),
         )

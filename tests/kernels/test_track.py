@@ -6,7 +6,7 @@ from zonetrack.kernels import outcome
 from zonetrack.kernels.outcome import Outcome
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import ENTRY, SETTINGS_DEFAULT, CtState, Status, VerdictFlag, Way
+from zonetrack.shm.layout import ENTRY, SETTINGS_WORD_DEFAULT, CtState, Status, VerdictFlag, Way
 from zonetrack.shm.reasons import Reason
 
 TRK, NEW, EST, RPL, INV = CtState.TRK, CtState.NEW, CtState.EST, CtState.RPL, CtState.INV
@@ -83,7 +83,7 @@ def test_begin_leaves_key_status_and_times_to_its_caller():
     record.view("u1")[:] = 0x5A
     before = record.copy()
     parsed = segments.tcp("c", "S", 1)
-    tracker.begin(tracker.at(record), tracker.at(parsed), u64(int(SETTINGS_DEFAULT)))
+    tracker.begin(tracker.at(record), tracker.at(parsed), u64(int(SETTINGS_WORD_DEFAULT)))
     for name in ENTRY.names:
         if name not in ("state", "protocol"):
             assert (record[0][name] == before[0][name]).all(), name

@@ -12,7 +12,9 @@ from zonetrack.kernels import zones
 from zonetrack.kernels.jit import JIT, kernel
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import (
-    SETTINGS_DEFAULT,
+    MAX_RETRANS_SHIFT,
+    POLICY_SHIFT,
+    SETTINGS_WORD_DEFAULT,
     UNLIMITED,
     ZONE_DEPTH_BITS,
     ZONE_OFFSET_BITS,
@@ -99,14 +101,16 @@ def test_the_next_word_is_one_version_on(version, rest, depth, directory):
 def test_a_new_zone_is_empty_unlimited_and_as_configured_by_default(me):
     unlimited = {"limit": UNLIMITED, "total_limit": UNLIMITED}
     empty = dict.fromkeys(("count", "total", "policy", "credit", "credit_zone", "word"), 0)
-    assert seen(me, 65535) == empty | unlimited | {"settings": SETTINGS_DEFAULT, "expires": 1}
+    assert seen(me, 65535) == empty | unlimited | {"settings": SETTINGS_WORD_DEFAULT, "expires": 1}
 
 
 def test_each_zone_has_its_own_settings(table, me):
     tables.zones(table)["settings"][3] = Setting.NO_EXPIRY | Setting.BE_LIBERAL
     tables.zones(table)["policy"][3] = 9
     assert [seen(me, zone)["expires"] for zone in (2, 3, 4)] == [1, 0, 1]
-    assert (seen(me, 3)["settings"], seen(me, 3)["policy"]) == (Setting.NO_EXPIRY | Setting.BE_LIBERAL, 9)
+    tables.zones(table)["max_retrans"][3] = 5
+    word = Setting.NO_EXPIRY | Setting.BE_LIBERAL | 5 << MAX_RETRANS_SHIFT | 9 << POLICY_SHIFT
+    assert (seen(me, 3)["settings"], seen(me, 3)["policy"]) == (word, 9)
 
 
 # ------------------------------------------------------------------------------------------------ limits

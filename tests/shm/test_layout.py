@@ -97,7 +97,6 @@ def test_records_of_different_writers_share_no_cache_line(dtype, sizes):
         (layout.Region, layout.HEADER, "region"),
         (layout.SegmentState, layout.HEADER, "state"),
         (layout.Status, layout.ENTRY, "status"),
-        (layout.Profile, layout.ZONE, "profile"),
         (layout.Setting, layout.ZONE, "settings"),
         (layout.OnFull, layout.QUOTA, "on_full"),
         (layout.Kind, layout.PARTICIPANT, "kind"),

@@ -1,7 +1,7 @@
 """Packet scripts: one line a packet, readable by a network engineer.
 
     # simultaneous close
-    settings be_liberal -loose
+    settings be_liberal -loose max_retrans=5
     > S    seq 100 win 1000 <mss1460>     SYN_SENT     new   120s  unreplied
     < SA   seq 900 ack 101 win 1000       SYN_RECV     est   60s
     +59s                                  SYN_RECV     live
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import segments
 import tracker
-from zonetrack.shm.layout import Setting
+from zonetrack.shm.layout import MAX_RETRANS_SHIFT, Setting
 
 _PACKET = re.compile(
     r"(?P<way>[<>])\s+(?P<flags>[FSRPAUEC]+|-)\s+"
@@ -52,6 +52,10 @@ def run(path: Path) -> list[Difference]:
             continue
         if text.startswith("settings"):
             for name in text.split()[1:]:
+                if name.startswith("max_retrans="):
+                    kept = world.settings & ~(0xFF << MAX_RETRANS_SHIFT)
+                    world.settings = kept | int(name.partition("=")[2]) << MAX_RETRANS_SHIFT
+                    continue
                 bit = Setting[name.lstrip("-").upper()]
                 world.settings = world.settings & ~bit if name.startswith("-") else world.settings | bit
             continue

@@ -20,7 +20,7 @@ from zonetrack.shm.layout import (
     ENTRY,
     PARSED,
     POLICY,
-    SETTINGS_DEFAULT,
+    SETTINGS_WORD_DEFAULT,
     TCP_PEERS,
     VERDICT,
     VIEWS,
@@ -122,7 +122,7 @@ class Connection:
 class Tracker:
     """A table of connections by key."""
 
-    settings: int = int(SETTINGS_DEFAULT)
+    settings: int = SETTINGS_WORD_DEFAULT
     now_ms: int = 1_000_000
     table: dict[bytes, Connection] = field(default_factory=dict)
     policy: np.ndarray = field(default_factory=lambda: np.zeros(1, POLICY))
