@@ -155,7 +155,8 @@ def _describe(capture, frame, address, captured, wire, link):
     frame.zone = capture.zone
     frame.link = link
     frame.flags = capture.frame_flags
-    frame.reserved = ZERO
+    frame.ticket = ZERO
+    frame.action = ZERO
 
 
 @kernel
