@@ -11,7 +11,7 @@ was captured, options included.  What is wrong with a packet is its Reason; noth
 
 from __future__ import annotations
 
-from ..shm.layout import KEY_WORDS, FrameFlag, PacketKind
+from ..shm.layout import KEY_WORDS, FrameFlag, PacketKind, Setting
 from ..shm.reasons import Reason
 from . import internet, links, memory, transport
 from .endpoints import TCP, Order, write_key
@@ -19,6 +19,7 @@ from .jit import kernel
 from .words import EIGHT, FOUR, LOW_8, ONE, ZERO, u64
 
 _NONE = u64(Reason.NONE)
+_CHECKSUM = u64(Setting.CHECKSUM)
 
 
 @kernel
@@ -45,13 +46,14 @@ def _refuse(reason, kind, parsed):
 
 
 @kernel
-def parse(frame, zone, verify, parsed):
+def parse(frame, zone, settings, parsed):
     """Read a frame.
 
     Args:
         frame: FRAME; only its ``captured_bytes`` are read, wherever in memory they end.
         zone: u64, below 2**16; it becomes part of the key.
-        verify: bool, whether wrong checksums are refused; not those of a frame that is CHECKSUM_TRUSTED.
+        settings: u64, how the zone is set: CHECKSUM says whether wrong checksums are refused, but not those of a frame
+            that is CHECKSUM_TRUSTED.
         parsed: out, PARSED: every field from its beginning to ``can_reply``, but ``hash``.  With a reason other than
             NONE only reason, kind, family, protocol and ip_bytes say anything, the last three as far as they were read.
             The key of an ICMP error has its addresses only; what it is about is ``inner_key``.
@@ -77,7 +79,7 @@ def parse(frame, zone, verify, parsed):
     start = frame_start + skipped
     wire -= skipped
     captured -= skipped
-    check = bool(verify) and u64(frame.flags) & u64(FrameFlag.CHECKSUM_TRUSTED) == ZERO
+    check = settings & _CHECKSUM != ZERO and u64(frame.flags) & u64(FrameFlag.CHECKSUM_TRUSTED) == ZERO
 
     if family == FOUR:
         reason, header, ip_bytes, protocol, addresses = internet.read_ipv4(start, captured, wire, check)

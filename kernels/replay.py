@@ -8,7 +8,7 @@ is full, and with the call.
 from __future__ import annotations
 
 from ..shm.layout import FRAME, FRAME_BYTES, PARSED, REPLAY_BURST_PACKETS, VERDICT_BYTES
-from . import burst, clock, memory, shards
+from . import burst, clock, memory, shards, zones
 from .capture import Fault, advance
 from .jit import inlined, kernel
 from .words import ONE, THREE, ZERO, u64
@@ -39,11 +39,12 @@ def _track(views, replay, now_ms):
 
 
 @inlined
-def _is_own(replay):
+def _is_own(views, replay):
     if u64(replay.shards) == ONE:
         return True
     incoming, parsed = frame_at(u64(replay.incoming)), parsed_at(u64(replay.parsed))
-    return shards.shard_of(incoming, parsed, u64(replay.shards)) == u64(replay.shard)
+    settings = zones.settings_of(views, u64(incoming.zone))
+    return shards.shard_of(incoming, settings, parsed, u64(replay.shards)) == u64(replay.shard)
 
 
 @inlined
@@ -83,7 +84,7 @@ def run(views, capture, time, replay, records_budget):
         clock.tick(time, u64(capture.time_ns))
         if u64(time.now_ms) != before_ms:
             _track(views, replay, before_ms)
-        if _is_own(replay):
+        if _is_own(views, replay):
             _gather(replay, place)
             if u64(replay.gathered) == _BURST:
                 _track(views, replay, u64(time.now_ms))

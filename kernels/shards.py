@@ -7,10 +7,10 @@ refused unread the parser gives them no key, and all of them go to the same work
 
 from __future__ import annotations
 
-from ..shm.layout import PacketKind
+from ..shm.layout import PacketKind, Setting
 from . import memory, packet
 from .jit import inlined, kernel
-from .words import ZERO, u64
+from .words import u64
 
 # wyhash's secrets: odd, with as many ones as zeros
 _MIX_0 = u64(0xA0761D6478BD642F)
@@ -27,18 +27,19 @@ def _of_pair(key, shards):
 
 
 @kernel
-def shard_of(frame, parsed, shards):
+def shard_of(frame, settings, parsed, shards):
     """Return which of ``shards`` workers tracks a packet.
 
     Args:
         frame: FRAME.
-        parsed: PARSED, out; checksums have not been verified.
+        settings: u64, how its zone is set; checksums are not verified in any case.
+        parsed: PARSED, out.
         shards: how many workers there are.
 
     Returns:
         u64 below ``shards``. What has no readable addresses can go to any worker, for it touches no connection.
     """
-    packet.parse(frame, u64(frame.zone), ZERO, parsed)
+    packet.parse(frame, u64(frame.zone), settings & ~u64(Setting.CHECKSUM), parsed)
     if u64(parsed.kind) == u64(PacketKind.ICMP_ERROR):
         return _of_pair(parsed.inner_key, shards)
     return _of_pair(parsed.key, shards)

@@ -16,7 +16,7 @@ core has some sixteen line fill buffers, and three lines for each of 32 packets 
 
 from __future__ import annotations
 
-from ..shm.layout import FRAME, FRAME_BYTES, LINE_BYTES, PARSED, PARSED_BYTES, PacketKind, Setting
+from ..shm.layout import FRAME, FRAME_BYTES, LINE_BYTES, PARSED, PARSED_BYTES, PacketKind
 from ..shm.reasons import Reason
 from . import entries, index, memory, packet, tuples, zones
 from .jit import inlined
@@ -63,7 +63,7 @@ def parse(views, frames, i):
     frame = frame_of(frames, i)
     zone = u64(frame.zone)
     settings = zones.settings_of(views, zone)
-    packet.parse(frame, zone, settings & u64(Setting.CHECKSUM), parsed)
+    packet.parse(frame, zone, settings, parsed)
     parsed.zone = zone
     parsed.candidate = ZERO
     parsed.line = ZERO

@@ -13,8 +13,8 @@ import pytest
 import tracker
 from zonetrack.kernels import memory, packet
 from zonetrack.kernels.jit import kernel
-from zonetrack.kernels.words import ONE, u64
-from zonetrack.shm.layout import FRAME, PARSED, Link
+from zonetrack.kernels.words import u64
+from zonetrack.shm.layout import FRAME, PARSED, Link, Setting
 
 CASES = {case["n"]: case for case in json.loads((Path(__file__).parent / "data" / "bug-reports.json").read_text())}
 OF_TRACKING = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 35, 37, 39, 61)
@@ -42,7 +42,7 @@ parsed_at = memory.record_at(PARSED)
 
 @kernel
 def parse(frame, parsed):
-    packet.parse(frame_at(frame), u64(0), ONE, parsed_at(parsed))
+    packet.parse(frame_at(frame), u64(0), u64(Setting.CHECKSUM), parsed_at(parsed))
 
 
 def parsed_of(raw):

@@ -8,7 +8,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from zonetrack.kernels import shards
-from zonetrack.shm.layout import FRAME, PARSED, Link
+from zonetrack.shm.layout import FRAME, PARSED, SETTINGS_DEFAULT, Link
 
 
 def shard(packet, count, zone=0):
@@ -17,7 +17,7 @@ def shard(packet, count, zone=0):
     frame, parsed = np.zeros(1, FRAME).view(np.recarray)[0], np.zeros(1, PARSED).view(np.recarray)[0]
     frame.address, frame.captured_bytes, frame.wire_bytes = data.ctypes.data, data.size, data.size
     frame.link, frame.zone = Link.RAW_IP, zone
-    return int(shards.shard_of(frame, parsed, np.uint64(count)))
+    return int(shards.shard_of(frame, np.uint64(SETTINGS_DEFAULT), parsed, np.uint64(count)))
 
 
 STREAMS = {

@@ -7,7 +7,7 @@ import numpy as np
 from zonetrack.kernels import memory, packet
 from zonetrack.kernels.jit import JIT, kernel
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import FRAME, PARSED, FrameFlag, Link, PacketKind
+from zonetrack.shm.layout import FRAME, PARSED, FrameFlag, Link, PacketKind, Setting
 from zonetrack.shm.reasons import Reason
 
 EXAMPLES = 400 if JIT else 40
@@ -18,8 +18,8 @@ parsed_at = memory.record_at(PARSED)
 
 
 @kernel
-def _parse(frame, zone, verify, parsed):
-    packet.parse(frame_at(frame), zone, verify, parsed_at(parsed))
+def _parse(frame, zone, settings, parsed):
+    packet.parse(frame_at(frame), zone, settings, parsed_at(parsed))
 
 
 class Found(NamedTuple):
@@ -50,7 +50,9 @@ POISON = 0xA5
 NOTHING = (0, 0, 0, 0, 0)
 
 
-def parse_at(address, captured, *, wire=None, link=Link.ETHERNET, zone=0, verify=True, trusted=False, poison=POISON):
+def parse_at(
+    address, captured, *, wire=None, link=Link.ETHERNET, zone=0, verify=True, ovs=False, trusted=False, poison=POISON
+):
     """Return what the parser finds in ``captured`` bytes at ``address``; ``poison`` is what the record held before."""
     frame = np.zeros(1, FRAME)
     frame["address"] = address
@@ -59,7 +61,8 @@ def parse_at(address, captured, *, wire=None, link=Link.ETHERNET, zone=0, verify
     frame["link"] = link
     frame["flags"] = FrameFlag.CHECKSUM_TRUSTED if trusted else 0
     parsed = np.full(PARSED.itemsize, poison, np.uint8).view(PARSED)
-    _parse(u64(frame.ctypes.data), u64(zone), verify, u64(parsed.ctypes.data))
+    settings = (Setting.CHECKSUM if verify else 0) | (Setting.OVS if ovs else 0)
+    _parse(u64(frame.ctypes.data), u64(zone), u64(settings), u64(parsed.ctypes.data))
     p = parsed[0]
     plain = {name: int(p[name]) for name in Found._fields if PARSED[name].shape == ()}
     plain |= {name: tuple(int(word) for word in p[name]) for name in ("key", "inner_key")}
