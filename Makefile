@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted wheel model model-all bench docs clean
+.PHONY: run test check style types interpreted wheel model model-all conformance bench docs clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
 PLAYED := --instance play --socket $(MADE)/play.sock
@@ -58,6 +58,10 @@ model: $(READY)
 
 model-all: $(READY)
 	$(BIN)/python -m tests.model
+
+# what others say of the corpus, and what we do: docs/conformance.md
+conformance: $(READY)
+	$(BIN)/python tests/support/conformance_page.py docs/conformance.md
 
 LOAD := $(BIN)/zonetrack load
 KEEP := $(BIN)/python -m zonetrack.clients.history docs/benchmarks/history.jsonl

@@ -7,7 +7,7 @@
     PPP                   [ff 03] protocol                  IP, or MPLS (RFC 3032 4.1)
     PPP_WITH_DIRECTION    one byte, then PPP
     PPPOE                 6 bytes, then PPP (RFC 2516)
-    NULL, LOOP            an address family                 IP
+    NULL, LOOP            an address family, or a type      IP
     NFLOG                 4 bytes, then options             IP in one of them
     RAW_IP                                                  IP, by its version
 
@@ -247,6 +247,9 @@ def _other(link, start, captured):
         number = memory.be32(start)
         if link == u64(Link.NULL) and number > LOW_16:
             number = memory.le32(start)  # families are small: the other order
+            ethertype = memory.be16(start + TWO)
+            if number > LOW_16 and ethertype > _LENGTH_MAX:  # no family either way: some writers put an EtherType there
+                return _typed(start, captured, FOUR, ethertype)
         return _family(number, FOUR)
     if link == u64(Link.PPP):
         if captured < FOUR:

@@ -196,11 +196,15 @@ class Replay:
 
         crew.run(watch)
 
+    def clock(self) -> np.ndarray:
+        """Return the clock of a worker before the first packet."""
+        return record(CLOCK)
+
     def work(self, shard: int) -> None:
         """The whole life of one worker."""
         me = roster.join(self.table, Kind.WORKER)
         views = self.table.views(me)
-        clock, state, scratch = record(CLOCK), record(REPLAY), Scratch()
+        clock, state, scratch = self.clock(), record(REPLAY), Scratch()
         scratch.lend(state)
         state["results"] = self.verdicts.ctypes.data
         state["shard"], state["shards"] = shard, self.options.workers

@@ -6,7 +6,7 @@ It is found as ``../shared/corpus`` from the root.  It is no part of the project
 
 import gzip
 import json
-from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import checkout
 import pytest
@@ -25,61 +25,32 @@ def present():
     return captures
 
 
-def labels(kind, as_captured=False):
-    """Return what a known tracker said, as lists of labels without suffixes, by the name of the capture.
+class Told(NamedTuple):
+    """What a known tracker said of a capture."""
+
+    capture: str
+    labels: list[str]
+    mended: list[str]
+    """Letters of what was mended of each packet before it was sent: p(added), c(hecksum) and others."""
+    table: list[dict[str, Any]]
+    """Its connections at the end."""
+
+
+def told(kind, as_captured=False):
+    """Return what a known tracker said of each capture.
 
     Args:
         kind: which run of it, as in ``kernel-liberal``.
         as_captured: leave out captures with a packet that was padded (p) or given another IP checksum (c) before it was
             sent: where checksums count, the tracker saw other bytes than the file holds.
     """
+    found = []
     with gzip.open(ROOT / f"{kind}.jsonl.gz", "rt") as lines:
-        captures = [json.loads(line) for line in lines]
-    found = {}
-    for capture in captures:
-        said = [label.partition(";") for label in capture["labels"]]
-        if not (as_captured and any({"p", "c"} & set(mended) for _, _, mended in said)):
-            found[capture["pcap"]] = [label for label, _, _ in said]
+        for capture in map(json.loads, lines):
+            said = [label.partition(";") for label in capture["labels"]]
+            fixes = capture.get("fixes", {})
+            mended = [letters or fixes.get(str(n), "") for n, (_, _, letters) in enumerate(said)]
+            if not (as_captured and any({"p", "c"} & set(letters) for letters in mended)):
+                labels = [label for label, _, _ in said]
+                found.append(Told(capture["pcap"], labels, mended, capture["table"]))
     return found
-
-
-@dataclass
-class Agreement:
-    """How well labels agree in state and direction; whether a connection is assured is another question."""
-
-    packets: int = 0
-    agreeing: int = 0
-    captures: int = 0
-    whole: int = 0
-    differences: list = field(default_factory=list)
-    """(capture, number of the packet from 1, their label, our label)."""
-
-    def compare(self, capture, theirs, ours):
-        """Add one capture; the shorter list tells how far it is compared, for a bad capture ends early."""
-        before = len(self.differences)
-        for n, (their, our) in enumerate(zip(theirs, ours, strict=False), 1):
-            if their.startswith(INCOMPARABLE):
-                continue
-            self.packets += 1
-            if their.rstrip("a") == our.rstrip("a"):
-                self.agreeing += 1
-            else:
-                self.differences.append((capture, n, their, our))
-        self.captures += 1
-        self.whole += len(self.differences) == before
-
-    @property
-    def packet_share(self):
-        """Percentage of packets that agree."""
-        return 100 * self.agreeing / self.packets
-
-    @property
-    def capture_share(self):
-        """Percentage of captures without a difference."""
-        return 100 * self.whole / self.captures
-
-    def __str__(self):
-        return (
-            f"{self.agreeing:,} of {self.packets:,} packets agree ({self.packet_share:.2f} %), "
-            f"{self.whole} of {self.captures} captures wholly ({self.capture_share:.2f} %)"
-        )

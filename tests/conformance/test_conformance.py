@@ -1,0 +1,49 @@
+"""What zonetrack says of the corpus is what others said, within bounds; and docs/conformance.md shows it as it is now."""
+
+import checkout
+import conformance
+import conformance_page
+import corpus
+import pytest
+from zonetrack.kernels.jit import JIT
+
+pytestmark = pytest.mark.skipif(not JIT, reason="the interpreter would take minutes; kernels are tested both ways")
+
+PACKETS_PERCENT = {"kernel-nocsum": 99.5, "kernel-csum": 99.4, "kernel-liberal": 99.5}
+CAPTURES_PERCENT = 94
+ASSURED_PERCENT = 99.5
+ASPECTS_PERCENT = {"tuple": 95, "state": 99.5, "packets and bytes": 99}
+EXACT = {"R>", "R<", "U"}
+
+
+@pytest.fixture(scope="module")
+def results():
+    corpus.present()
+    return {name: conformance.compare(name) for name in conformance.RUNS}
+
+
+def test_page_is_current(results):
+    assert checkout.page("conformance.md") == conformance_page.page(results), "run `make conformance`"
+
+
+@pytest.mark.parametrize("run", conformance.RUNS)
+def test_packets_are_what_others_say(run, results, record_property):
+    result = results[run]
+    record_property("corpus_cases", result.captures.count)
+    assert result.packets.percent >= PACKETS_PERCENT[run], conformance.summary(result.differences)
+    assert result.captures.percent >= CAPTURES_PERCENT, conformance.summary(result.differences)
+    assert result.assured.percent >= ASSURED_PERCENT
+
+
+@pytest.mark.parametrize("run", conformance.RUNS)
+def test_what_is_rare_is_right(run, results):
+    """Related and untracked packets are few, and would be lost in a percentage."""
+    classes = results[run].classes
+    assert {label: share for label, share in classes.items() if label in EXACT and share.right != share.count} == {}
+
+
+@pytest.mark.parametrize("run", conformance.RUNS)
+def test_connections_are_what_others_say(run, results):
+    result = results[run]
+    for aspect, share in result.aspects.items():
+        assert share.percent >= ASPECTS_PERCENT[aspect], (aspect, share, result.table_differences)

@@ -1,0 +1,264 @@
+"""How zonetrack's verdicts, and the connections it ends with, compare with what others said over the whole corpus.
+
+Each run of another tracker (tests/support/corpus) is done again: every capture alone on a fresh table, in this process,
+and on a clock that stands still, as it did for the others.  Two things are held against each other: the label of every
+packet, and the connections at the end of each capture.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+import corpus
+import numpy as np
+from zonetrack.kernels.clock import BEGIN_MS
+from zonetrack.service import connections, labels, replay, warmup
+from zonetrack.shm.layout import CLOCK, NO_RECORD, VerdictFlag
+from zonetrack.shm.reasons import Reason
+
+
+class Run(NamedTuple):
+    """A run of another tracker, and how the same is asked of a replay."""
+
+    profile: str
+    options: dict[str, Any]
+    as_captured: bool = False
+    """Only captures of which the other saw each packet as it is in the file (tests/support/corpus.told)."""
+
+
+RUNS = {
+    "kernel-nocsum": Run("netfilter", {"verify": False}),
+    "kernel-csum": Run("netfilter", {}, as_captured=True),
+    "kernel-liberal": Run("netfilter", {"verify": False, "liberal": True}),
+}
+
+ASPECTS = {"netfilter": ("tuple", "state", "packets and bytes"), "ovs": ("tuple", "state", "timeout", "parent")}
+"""What is compared of connections, by profile: what the other tracker tells of them."""
+
+
+class Frozen(replay.Replay):
+    """A replay for which no time passes."""
+
+    def clock(self) -> np.ndarray:
+        """Return a clock that no packet moves."""
+        clock = replay.record(CLOCK)
+        clock["latest_ns"] = np.iinfo(np.uint64).max
+        clock["now_ms"] = BEGIN_MS
+        return clock
+
+    @property
+    def now_ms(self) -> int:
+        """The one moment."""
+        return BEGIN_MS
+
+
+class Seen(NamedTuple):
+    """What zonetrack says of a capture."""
+
+    labels: list[str]
+    reasons: list[Reason]
+    ids: list[int | None]
+    """Of the connection of each packet."""
+    connections: list[dict[str, Any]]
+
+
+class Difference(NamedTuple):
+    """A packet that is something else to zonetrack."""
+
+    capture: str
+    n: int
+    """From 1."""
+    theirs: str
+    ours: str
+    reason: Reason
+    mended: str
+    """Letters of what was mended before the other saw it (corpus)."""
+
+
+class TableDifference(NamedTuple):
+    """A connection at the end of a capture that is not as the other has it."""
+
+    capture: str
+    connection: str
+    aspect: str
+    theirs: Any
+    ours: Any
+
+
+@dataclass
+class Share:
+    """So many of so many."""
+
+    right: int = 0
+    count: int = 0
+
+    def add(self, is_right: bool) -> None:
+        """Count one more."""
+        self.right += is_right
+        self.count += 1
+
+    @property
+    def percent(self) -> float:
+        """Of nothing, everything is right."""
+        return 100 * self.right / self.count if self.count else 100.0
+
+
+@dataclass
+class Result:
+    """One run, compared."""
+
+    packets: Share = field(default_factory=Share)
+    captures: Share = field(default_factory=Share)
+    assured: Share = field(default_factory=Share)
+    classes: dict[str, Share] = field(default_factory=lambda: defaultdict(Share))
+    """By their label."""
+    aspects: dict[str, Share] = field(default_factory=lambda: defaultdict(Share))
+    """By what is compared of connections."""
+    differences: list[Difference] = field(default_factory=list)
+    table_differences: list[TableDifference] = field(default_factory=list)
+
+
+@cache
+def label(ct_state: int, way: int, flags: int, profile: str) -> str:
+    """Return what the corpus calls a verdict: of the kernel in letters, of Open vSwitch by the names of its bits."""
+    if flags & VerdictFlag.HELD:
+        return "."
+    if profile == "netfilter" or flags & VerdictFlag.NOIP:
+        return labels.label(ct_state, way, flags)
+    return "|".join(name for name in labels.names(ct_state) if name != "trk")
+
+
+def see(path: str, run: Run) -> Seen:
+    """Replay one capture as a run wants it."""
+    again = Frozen(replay.survey([path]), replay.Options(expiry=False, verdicts=True, **run.options))
+    again.work(0)
+    rows = again.verdicts[: again.survey.packets].tolist()
+    return Seen(
+        [label(ct_state, way, flags, run.profile) for ct_state, _, way, flags, *_ in rows],
+        [Reason(reason) for _, reason, *_ in rows],
+        [None if record == NO_RECORD or not incarnation else incarnation << 32 | record
+         for *_, record, incarnation, _, _ in rows],
+        list(connections.listed(again.table, again.now_ms, expired=True)),
+    )  # fmt: skip
+
+
+def compare(kind: str) -> Result:
+    """Replay all captures of a run, and hold them against what was said then."""
+    run, result = RUNS[kind], Result()
+    warmup.load("replay.run", "sweep.sweep")
+    paths = {path.name: str(path) for path in corpus.present()}
+    for told in corpus.told(kind, run.as_captured):
+        seen = see(paths[told.capture], run)
+        before = len(result.differences)
+        _compare_packets(run, told, seen, result)
+        result.captures.add(len(result.differences) == before)
+        _compare_connections(run, told, seen, result)
+    return result
+
+
+def _compare_packets(run: Run, told: corpus.Told, seen: Seen, result: Result) -> None:
+    """Compare labels, as far as both have them: a bad capture ends early."""
+    # a reassembled datagram went on in several frames, all with its label
+    for n, (their, our) in enumerate(zip(told.labels, seen.labels, strict=False)):
+        if their.startswith(corpus.INCOMPARABLE):
+            continue
+        their = their.partition("+")[0]
+        is_right = their.rstrip("a") == our.rstrip("a")
+        result.packets.add(is_right)
+        result.classes[their.rstrip("a")].add(is_right)
+        if not is_right:
+            difference = Difference(told.capture, n + 1, their, our, seen.reasons[n], told.mended[n])
+            result.differences.append(difference)
+        elif run.profile == "netfilter" and their[1:]:
+            result.assured.add(their == our)
+
+
+# ---------------------------------------------------------------------------------------------------- connections
+def _compare_connections(run: Run, told: corpus.Told, seen: Seen, result: Result) -> None:
+    """Compare connections, but those that only have packets which never reached the other tracker's verdict."""
+    unsaid = [i for n, i in enumerate(seen.ids) if n < len(told.labels) and told.labels[n].startswith(".")]
+    loopback = any("l" in mended for mended in told.mended)
+    ours: dict[tuple, list[dict[str, Any]]] = defaultdict(list)
+    for connection in seen.connections:
+        ours[_tuple(connection, loopback)].append(connection)
+    theirs = [(_tuple(connection, False), connection) for connection in told.table]
+    for key, connection in theirs:
+        found = ours[key].pop(0) if ours[key] else None
+        result.aspects["tuple"].add(found is not None)
+        if found is None:
+            _note(result, told, key, "tuple", "there", "absent")
+            continue
+        comparable = found["id"] not in unsaid
+        for aspect, their, our in _aspects(run, connection, found, comparable):
+            result.aspects[aspect].add(their == our)
+            if their != our:
+                _note(result, told, key, aspect, their, our)
+    for key, rest in ours.items():
+        for connection in rest:
+            if connection["id"] not in unsaid:
+                result.aspects["tuple"].add(False)
+                _note(result, told, key, "tuple", "absent", "there")
+
+
+def _note(result: Result, told: corpus.Told, key: tuple, aspect: str, their: Any, our: Any) -> None:
+    protocol, source, destination, *ports = key
+    text = f"{protocol} {source} {destination} {' '.join(map(str, ports))}".rstrip()
+    result.table_differences.append(TableDifference(told.capture, text, aspect, their, our))
+
+
+NUMBERS = {"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "dccp": 33, "icmpv6": 58, "sctp": 132, "udplite": 136}
+BY_ADDRESSES = (33, 47)
+"""Protocols of which the others tell addresses only, even where they know more."""
+
+
+def _tuple(connection: dict[str, Any], loopback: bool) -> tuple:
+    """Return protocol, addresses and ports of the opener's direction; of ICMP, id, type and code."""
+    name = str(connection["proto"])
+    number = connection.get("proto_num") or NUMBERS.get(name) or int(name)
+    orig = connection["orig"]
+    ends = [_address(orig[end], loopback) for end in ("src", "dst")]
+    if "type" in orig:
+        return number, *ends, *(int(orig[word]) for word in ("id", "type", "code"))
+    if "sport" not in orig or number in BY_ADDRESSES or not (int(orig["sport"]) or int(orig["dport"])):
+        return number, *ends
+    return number, *ends, int(orig["sport"]), int(orig["dport"])
+
+
+def _address(text: str, loopback: bool) -> str:
+    """Return an address as the other saw it: a router does not forward loopback, so these had been mapped."""
+    address = ipaddress.ip_address(text)
+    if loopback and address.is_loopback:
+        if address.version == 6:
+            return "2001:db8:7f::1"
+        return str(ipaddress.ip_address(bytes([198, 18]) + address.packed[2:]))
+    return str(address)
+
+
+def _aspects(run: Run, their: dict[str, Any], our: dict[str, Any], comparable: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what there is to compare of a connection that both have."""
+    if run.profile == "ovs":
+        if "state_orig" in their:
+            yield "state", *((one["state_orig"], one["state_reply"]) for one in (their, our))
+        yield "timeout", their["timeout"], our["timeout"]
+        if "parent" in their or "parent" in our:
+            yield "parent", "parent" in their, "parent" in our
+        return
+    if not comparable:
+        return
+    if "state" in their:
+        yield "state", their["state"], our.get("state")
+    yield "packets and bytes", _counts(their), _counts(our)
+
+
+def _counts(connection: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(int(connection[way][what]) for way in ("orig", "reply") for what in ("packets", "bytes"))
+
+
+def summary(differences: list[Difference]) -> Counter:
+    """Return how many differences there are of each kind: their label, ours, and our reason."""
+    return Counter((one.theirs.rstrip("a"), one.ours.rstrip("a"), one.reason.name) for one in differences)

@@ -1,0 +1,155 @@
+"""docs/conformance.md: the tables of tests/support/conformance, printed; ``make conformance`` writes it.
+
+Every packet that differs stands there with the rule that makes it differ.  Rules are told by what they are about: the
+verdicts, our reason, what was done to the packet before the other tracker saw it.  No rule knows a capture.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import conformance
+from conformance import ASPECTS, RUNS, Difference, Result
+from zonetrack.shm.reasons import Reason
+
+INTRODUCTION = """\
+# Conformance
+
+Printed by `make conformance` (tests/support/conformance_page.py); change it there.
+
+Others have tracked every packet of a corpus of public captures: Linux 6.18 (`kernel-*`) and Open vSwitch 4.0.90
+(`ovs-*`). Here the same captures went through `zonetrack replay`, each alone on a fresh table and on a clock that stands
+still, as it did for the others. Packets of which the other tracker has no verdict (not IP, not forwarded, still held as a
+fragment) are left out; where checksums were verified, so are captures in which a packet had been mended before it was sent.
+"""
+
+
+class Rule(NamedTuple):
+    """Why some packets differ."""
+
+    text: str
+    holds: Callable[[str, Difference], bool]
+    """Of the run and the difference."""
+
+
+RULES = (
+    Rule(
+        "The capture holds less of the packet than was sent, and not its transport header; the other tracker was sent "
+        "zeros for the rest, where `zonetrack` does not guess.",
+        lambda _, one: "p" in one.mended and one.reason is Reason.TRUNCATED,
+    ),
+)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> Iterator[str]:
+    """Yield a table."""
+    head = list(head)
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield f"| {' | '.join(map(str, row))} |"
+    yield ""
+
+
+def page(results: dict[str, Result]) -> str:
+    """Return the page."""
+    return "\n".join(_lines(results)).rstrip("\n") + "\n"
+
+
+def _lines(results: dict[str, Result]) -> Iterator[str]:
+    yield INTRODUCTION
+    yield "## Packets"
+    yield ""
+    yield "State and direction of each packet; and, of `netfilter`, whether its connection is assured."
+    yield ""
+    yield from table(
+        ("run", "profile", "packets", "agree", "share", "captures", "without a difference", "share", "assured agree"),
+        (
+            (name, RUNS[name].profile, *_share(one.packets), *_share(one.captures), _percent(one.assured))
+            for name, one in results.items()
+        ),
+    )
+    yield "## By label"
+    yield ""
+    for profile in ASPECTS:
+        kinds = {name: one.classes for name, one in results.items() if RUNS[name].profile == profile}
+        every = sorted({label for classes in kinds.values() for label in classes})
+        if kinds:
+            yield from table(
+                ("label", *kinds),
+                (
+                    (f"`{label}`".replace("|", "\\|"), *(_of(classes.get(label)) for classes in kinds.values()))
+                    for label in every
+                ),
+            )
+    yield "## Connections at the end of each capture"
+    yield ""
+    yield "Connections that only had packets of which the other tracker has no verdict are left out."
+    yield ""
+    for profile, aspects in ASPECTS.items():
+        names = [name for name in results if RUNS[name].profile == profile]
+        if names:
+            yield from table(
+                ("aspect", *names),
+                ((aspect, *(_of(results[name].aspects[aspect]) for name in names)) for aspect in aspects),
+            )
+    yield "## What differs"
+    yield ""
+    yield from _differences(results)
+
+
+def _share(share: conformance.Share) -> tuple[str, str, str]:
+    return f"{share.count:,}", f"{share.right:,}", _percent(share)
+
+
+def _percent(share: conformance.Share) -> str:
+    return f"{share.percent:.2f} %"
+
+
+def _of(share: conformance.Share | None) -> str:
+    return f"{share.right:,} of {share.count:,}" if share and share.count else ""
+
+
+def rule_of(run: str, difference: Difference) -> Rule | None:
+    """Return the first rule that holds."""
+    return next((rule for rule in RULES if rule.holds(run, difference)), None)
+
+
+def _differences(results: dict[str, Result]) -> Iterator[str]:
+    found: dict[Rule | None, Counter] = {}
+    for run, result in results.items():
+        for one in result.differences:
+            kind = (run, one.capture, one.theirs.rstrip("a"), one.ours.rstrip("a"), one.reason.name)
+            found.setdefault(rule_of(run, one), Counter())[kind] += 1
+    for rule, kinds in sorted(found.items(), key=lambda pair: pair[0] is None):
+        yield rule.text if rule else "Not there yet:"
+        yield ""
+        yield from table(
+            ("run", "capture", "packets", "theirs", "ours", "reason"),
+            (
+                (run, capture, n, *(f"`{label}`".replace("|", "\\|") for label in (theirs, ours)), reason)
+                for (run, capture, theirs, ours, reason), n in kinds.items()
+            ),
+        )
+    if any(result.table_differences for result in results.values()):
+        yield "Connections:"
+        yield ""
+        yield from table(
+            ("run", "capture", "connection", "aspect", "theirs", "ours"),
+            ((run, *one) for run, result in results.items() for one in result.table_differences),
+        )
+
+
+def main(path: Path) -> None:
+    """Do all runs again, and write the page; its tables are printed too."""
+    text = page({name: conformance.compare(name) for name in RUNS})
+    path.write_text(text)
+    sys.stdout.write(text.partition("## What differs")[0])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
