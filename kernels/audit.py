@@ -36,7 +36,7 @@ from ..shm.layout import (
     Slab,
     offset,
 )
-from . import entries, index, intents, memory, tuples, zones
+from . import entries, index, intents, memory, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import EIGHT, FOUR, LOW_16, LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
 
@@ -111,7 +111,7 @@ def _audit_locks(views, out):
         if holder != ZERO:
             return _report(out, Finding.LOCK_HELD, ZERO, u64(i), holder)
     for i in range(views.segment_count):
-        holder = memory.acquire32(index.lock_address(views, u64(i)))
+        holder = memory.acquire32(segments.lock_address(views, u64(i)))
         if holder != ZERO:
             return _report(out, Finding.LOCK_HELD, ONE, u64(i), holder)
     for i in range(ZONES_MAX):
@@ -146,13 +146,13 @@ def _slot_hash(views, record, slot):
     entry = entries.address(views, record)
     tag = slot >> THIRTY_TWO
     hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
-    if index.tag_of(hash_) == tag:
+    if segments.tag_of(hash_) == tag:
         return hash_
     second = entries.second_key(views, entry)
     if second == ZERO:
         return ZERO
     hash_ = tuples.hash_key(views, second)
-    return hash_ if index.tag_of(hash_) == tag else ZERO
+    return hash_ if segments.tag_of(hash_) == tag else ZERO
 
 
 @inlined
@@ -175,7 +175,7 @@ def _same_key(views, record, other):
 def _audit_duplicates(views, segment, at, slot, zone, out):
     """I2: no other slot of the pair names another LIVE record with the same key."""
     record = (slot & LOW_32) - ONE
-    base = index.slots_address(views, segment)
+    base = segments.slots_address(views, segment)
     pair = at // u64(16) * u64(16)
     for i in range(16):
         other = memory.acquire64(base + ((pair + u64(i)) << THREE))
@@ -189,7 +189,7 @@ def _audit_duplicates(views, segment, at, slot, zone, out):
 @kernel
 def _audit_segment(views, segment, zone, word, slots_seen, out):
     """I1 to I3 for the slots of one segment, whose lock is held or which nobody uses."""
-    base = index.slots_address(views, segment)
+    base = segments.slots_address(views, segment)
     for i in range(SLOTS):
         slot = memory.acquire64(base + u64(8 * i))
         if slot == ZERO:
@@ -201,11 +201,11 @@ def _audit_segment(views, segment, zone, word, slots_seen, out):
         if entries.state_of(life) == u64(Life.FREE):
             return _report(out, Finding.SLOT_FREE, segment, u64(i), record)
         hash_ = _slot_hash(views, record, slot)
-        line = index.home_line(views, segment, hash_)
+        line = segments.home_line(views, segment, hash_)
         at = base + u64(8 * i)
         if hash_ == ZERO or (at ^ line) & ~u64(2 * LINE_BYTES - 1) != ZERO:
             return _report(out, Finding.SLOT_TAG, segment, u64(i), record)
-        if index.segment_of(views, word, hash_) != segment + ONE:
+        if segments.segment_of(views, word, hash_) != segment + ONE:
             return _report(out, Finding.SLOT_PREFIX, segment, u64(i), record)
         if slots_seen != ZERO:
             _mark(slots_seen, record)
@@ -233,17 +233,17 @@ def _audit_directory(views, zone, word, segments_seen, directories_seen, out):
         return False
     depth = zones.depth_of(word)
     directory = zones.directory_of(word)
-    owner = memory.acquire32(index.directory_owner(views, depth, directory))
+    owner = memory.acquire32(segments.directory_owner(views, depth, directory))
     if owner != _USED:
         return _report(out, Finding.DIRECTORY_OWNER, zone, directory, owner)
-    _mark(directories_seen, index.directory_number(views, depth, directory))
+    _mark(directories_seen, segments.directory_number(views, depth, directory))
     entry = ZERO
     while entry < ONE << depth:
         named = memory.acquire32(views.directories + (directory + entry) * FOUR)
         if named == ZERO or named > views.segment_count:
             return _report(out, Finding.ENTRY_OUTSIDE, zone, entry, named)
         segment = named - ONE
-        owner = memory.acquire32(index.owner_address(views, segment))
+        owner = memory.acquire32(segments.owner_address(views, segment))
         if owner != _USED:
             return _report(out, Finding.SEGMENT_OWNER, segment, owner, zone)
         own_depth = memory.acquire32(views.segments + segment * _SEGMENT_SIZE + _DEPTH)
@@ -268,10 +268,10 @@ def _audit_pools(views, segments_seen, directories_seen, out):
         segment = u64(i)
         if memory.byte(segments_seen + segment) != ZERO:
             continue
-        owner = memory.acquire32(index.owner_address(views, segment))
+        owner = memory.acquire32(segments.owner_address(views, segment))
         if owner != ZERO:
             return _report(out, Finding.SEGMENT_LOST, segment, owner, ZERO)
-        base = index.slots_address(views, segment)
+        base = segments.slots_address(views, segment)
         for j in range(SLOTS):
             if memory.acquire64(base + u64(8 * j)) != ZERO:
                 return _report(out, Finding.SEGMENT_DIRTY, segment, u64(j), ZERO)
@@ -429,22 +429,22 @@ def _audit_live_record(views, record, out):
     word = zones.load_word(views, tuples.zone_of(entry + tuples.ENTRY_KEY))
     if zones.directory_of(word) == ZERO:
         return True
-    first_segment = index.segment_of(views, word, hash_)
-    second_segment = index.segment_of(views, word, second_hash)
+    first_segment = segments.segment_of(views, word, hash_)
+    second_segment = segments.segment_of(views, word, second_hash)
     if first_segment == ZERO or second_segment == ZERO:
         return True
     low = min(first_segment, second_segment) - ONE
     high = max(first_segment, second_segment) - ONE
-    if not index.lock_pair(views, low, high):
+    if not segments.lock_pair(views, low, high):
         return _report(out, Finding.BUSY, record, low, high)
     good = True
     if zones.load_word(views, tuples.zone_of(entry + tuples.ENTRY_KEY)) == word:
-        has_both = index.has_slot(views, first_segment - ONE, hash_, record)
+        has_both = segments.has_slot(views, first_segment - ONE, hash_, record)
         if second != ZERO:
-            has_both = has_both and index.has_slot(views, second_segment - ONE, second_hash, record)
+            has_both = has_both and segments.has_slot(views, second_segment - ONE, second_hash, record)
         if not has_both and memory.acquire64(entry + entries.LIFE) == life:
             good = _report(out, Finding.SLOTS_MISSING, record, ZERO, ZERO)
-    index.unlock_pair(views, low, high)
+    segments.unlock_pair(views, low, high)
     intents.done(views)
     return good
 
@@ -452,12 +452,12 @@ def _audit_live_record(views, record, out):
 @kernel
 def _audit_live_segment(views, zone, word, segment, out):
     """I1 to I3 for one segment beside anyone, under its lock, if the zone still names it."""
-    if not index.lock_pair(views, segment, segment):
+    if not segments.lock_pair(views, segment, segment):
         return _report(out, Finding.BUSY, segment, segment, segment)
     good = True
     if zones.load_word(views, zone) == word:
         good = _audit_segment(views, segment, zone, word, ZERO, out)
-    index.unlock_pair(views, segment, segment)
+    segments.unlock_pair(views, segment, segment)
     intents.done(views)
     return good
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from ..shm.layout import DELETE, DELETE_BYTES, DELETE_LIST_MAX, PARTICIPANT, Life, Step, offset
 from ..shm.reasons import Reason
-from . import counters, entries, index, intents, locks, memory, tuples, zones
+from . import counters, entries, index, intents, locks, memory, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import EIGHT, LOW_8, ONE, THREE, TWO, ZERO, u64
 
@@ -191,13 +191,13 @@ def _is_mine(views, line):
 def _clear_line(views, line, first_segment, hash_, second_segment, second_hash):
     """Clear a record's slots (second_hash 0: one key); the segments are locked and its zone's word is unchanged."""
     record = record_of(line)
-    if not _is_mine(views, line) or not index.has_slot(views, first_segment, hash_, record):
+    if not _is_mine(views, line) or not segments.has_slot(views, first_segment, hash_, record):
         set_line_step(line, Step.NONE)  # a flush has it
         return
     set_line_step(line, Step.CLEAR)
-    index.clear(views, first_segment, hash_, record)
+    segments.clear(views, first_segment, hash_, record)
     if second_hash != ZERO:
-        index.clear(views, second_segment, second_hash, record)
+        segments.clear(views, second_segment, second_hash, record)
     set_line_step(line, Step.CLEARED)
 
 
@@ -206,20 +206,20 @@ def _unindex_single(views, line, word, hash_, second):
     """Clear the slots of a record with two keys; False when its step is still to be done."""
     zone = _zone_of(line)
     second_hash = tuples.hash_key(views, second)
-    first_segment = index.segment_of(views, word, hash_)
-    second_segment = index.segment_of(views, word, second_hash)
+    first_segment = segments.segment_of(views, word, hash_)
+    second_segment = segments.segment_of(views, word, second_hash)
     if first_segment == ZERO or second_segment == ZERO:
         return False
     first_segment -= ONE
     second_segment -= ONE
     low = min(first_segment, second_segment)
     high = max(first_segment, second_segment)
-    if not index.lock_pair(views, low, high):
+    if not segments.lock_pair(views, low, high):
         return False
     same = zones.load_word(views, zone) == word
     if same:
         _clear_line(views, line, first_segment, hash_, second_segment, second_hash)
-    index.unlock_pair(views, low, high)
+    segments.unlock_pair(views, low, high)
     return same
 
 
@@ -248,11 +248,11 @@ def _choose_segments(views):
         if second != ZERO:
             _unindex_single(views, line, word, hash_, second)
             continue
-        segment = index.segment_of(views, word, hash_)
+        segment = segments.segment_of(views, word, hash_)
         if segment == ZERO:
             continue
-        memory.prefetch(index.home_line(views, segment - ONE, hash_))
-        memory.prefetch(index.lock_address(views, segment - ONE))
+        memory.prefetch(segments.home_line(views, segment - ONE, hash_))
+        memory.prefetch(segments.lock_address(views, segment - ONE))
         memory.set_le64(views.order + (chosen << THREE), (segment << EIGHT) | u64(i))
         chosen += ONE
     return chosen
@@ -262,16 +262,16 @@ def _choose_segments(views):
 def _clear_group(views, begin, end):
     """Clear the slots of order[begin:end], chosen for one segment, under one hold of its lock; False when it was not had."""
     segment = (memory.le64(views.order + (begin << THREE)) >> EIGHT) - ONE
-    if not index.lock_pair(views, segment, segment):
+    if not segments.lock_pair(views, segment, segment):
         return False
     for i in range(begin, end):
         line = line_at(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8)
         entry = entries.address(views, record_of(line))
         hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
         word = zones.load_word(views, _zone_of(line))  # under the segment's lock: it is that segment, or begin again
-        if zones.directory_of(word) != ZERO and index.segment_of(views, word, hash_) == segment + ONE:
+        if zones.directory_of(word) != ZERO and segments.segment_of(views, word, hash_) == segment + ONE:
             _clear_line(views, line, segment, hash_, segment, ZERO)
-    index.unlock_pair(views, segment, segment)
+    segments.unlock_pair(views, segment, segment)
     return True
 
 

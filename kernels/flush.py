@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from ..shm.layout import SEGMENT, SEGMENT_BYTES, SLOTS, Life, Step, offset
 from ..shm.reasons import Reason
-from . import counters, entries, index, intents, locks, memory, tuples, zones
+from . import counters, entries, intents, locks, memory, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import FOUR, LOW_32, ONE, ZERO, u64
 
@@ -59,7 +59,7 @@ def detach(views, zone):
     intents.set_zone(views, zone, word)
     intents.set_field(views, intents.CURSOR, ZERO)
     zones.publish_word(views, zone, zones.next_word(word, ZERO, ZERO))  # R3
-    memory.release32(index.directory_owner(views, zones.depth_of(word), directory), views.me)
+    memory.release32(segments.directory_owner(views, zones.depth_of(word), directory), views.me)
     intents.set_step_with_cursor(views, Step.RECLAIM, ZERO)
     locks.drop(lock)
     return word
@@ -73,7 +73,7 @@ def _entry(views, word, i):
 @kernel
 def _occupant(views, segment):
     """Return a slot of a segment that is not empty, 0 when all are."""
-    base = index.slots_address(views, segment)
+    base = segments.slots_address(views, segment)
     for i in range(SLOTS):
         slot = memory.acquire64(base + u64(8 * i))
         if slot != ZERO:
@@ -91,33 +91,33 @@ def _reclaim_record(views, zone, word, segment, record):
     hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
     second = entries.second_key(views, entry)
     second_hash = tuples.hash_key(views, second) if second != ZERO else hash_
-    first_segment = index.segment_of(views, word, hash_) - ONE  # as the OLD directory names them
-    second_segment = index.segment_of(views, word, second_hash) - ONE
+    first_segment = segments.segment_of(views, word, hash_) - ONE  # as the OLD directory names them
+    second_segment = segments.segment_of(views, word, second_hash) - ONE
     low = min(first_segment, second_segment)
     high = max(first_segment, second_segment)
     intents.set_record(views, record, Step.RECLAIM)
-    if not index.lock_pair(views, low, high):
+    if not segments.lock_pair(views, low, high):
         return False
     # The slot and the key still so?  Both were read without a lock.
     here = segment == first_segment or segment == second_segment
-    if not here or not index.has_slot(views, first_segment, hash_, record):
-        index.unlock_pair(views, low, high)
+    if not here or not segments.has_slot(views, first_segment, hash_, record):
+        segments.unlock_pair(views, low, high)
         return True
     if not zones.lock_counts(views, zone):
-        index.unlock_pair(views, low, high)
+        segments.unlock_pair(views, low, high)
         return False
     if not locks.take(entry + entries.LOCK, views.me):
         zones.unlock_counts(views, zone)
-        index.unlock_pair(views, low, high)
+        segments.unlock_pair(views, low, high)
         return False
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
     intents.set_field(views, intents.INCARNATION, incarnation)
     memory.release64(entry + entries.LIFE, entries.life(Life.DEAD, views.me, incarnation))  # LIVE, or another's DEAD
     locks.drop(entry + entries.LOCK)
     intents.set_step(views, Step.CLEAR)
-    index.clear(views, first_segment, hash_, record)
+    segments.clear(views, first_segment, hash_, record)
     if second != ZERO:
-        index.clear(views, second_segment, second_hash, record)
+        segments.clear(views, second_segment, second_hash, record)
     intents.set_step(views, Step.CLEARED)
     count = zones.count_of(views, zone)
     total = zones.global_count(views)
@@ -125,7 +125,7 @@ def _reclaim_record(views, zone, word, segment, record):
     zones.store_counts(views, zone, count - ONE, total - ONE)
     intents.set_step(views, Step.UNCOUNTED)
     zones.unlock_counts(views, zone)
-    index.unlock_pair(views, low, high)
+    segments.unlock_pair(views, low, high)
     entries.release(views, record)
     counters.count(views, Reason.FLUSHED)
     return True
@@ -134,16 +134,16 @@ def _reclaim_record(views, zone, word, segment, record):
 @kernel
 def _give_back(views, segment, next_cursor):
     """Give an empty segment back to the pool; False when it is not empty after all, or its lock was not had."""
-    if not index.lock_pair(views, segment, segment):
+    if not segments.lock_pair(views, segment, segment):
         return False
     if _occupant(views, segment) != ZERO:
-        index.unlock_pair(views, segment, segment)
+        segments.unlock_pair(views, segment, segment)
         return False
     memory.release32(views.segments + segment * _SEGMENT_SIZE + _DEPTH, ZERO)
     intents.set_step_with_cursor(views, Step.SEGFREE, next_cursor)
-    memory.release32(index.owner_address(views, segment), views.me)  # while its lock is held it is not in the pool
-    index.unlock_pair(views, segment, segment)
-    memory.release32(index.owner_address(views, segment), ZERO)
+    memory.release32(segments.owner_address(views, segment), views.me)  # while its lock is held it is not in the pool
+    segments.unlock_pair(views, segment, segment)
+    memory.release32(segments.owner_address(views, segment), ZERO)
     intents.set_field(views, intents.CURSOR, next_cursor)
     intents.set_step_with_cursor(views, Step.RECLAIM, next_cursor)
     return True
@@ -187,6 +187,6 @@ def reclaim(views, zone, word, cursor, records_budget):
         if not _give_back(views, segment, cursor + ONE):
             return cursor
         cursor += ONE
-    memory.release32(index.directory_owner(views, depth, zones.directory_of(word)), ZERO)
+    memory.release32(segments.directory_owner(views, depth, zones.directory_of(word)), ZERO)
     intents.done(views)
     return DONE

@@ -42,7 +42,7 @@ from ..shm.layout import (
     Step,
     offset,
 )
-from . import delete_list, entries, flush, index, intents, locks, memory, repair_index, repair_lists, tuples, zones
+from . import delete_list, entries, flush, intents, locks, memory, repair_index, repair_lists, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import LOW_32, ONE, ZERO, u64
 
@@ -169,9 +169,9 @@ def _settle_record(views):
 @kernel
 def _wipe(views, named, record):
     """Clear the slots of a record in a segment (index + 1), if the dead holds its lock."""
-    if named == ZERO or memory.acquire32(index.lock_address(views, named - ONE)) != views.me:
+    if named == ZERO or memory.acquire32(segments.lock_address(views, named - ONE)) != views.me:
         return
-    base = index.slots_address(views, named - ONE)
+    base = segments.slots_address(views, named - ONE)
     for i in range(SLOTS):
         if memory.read64(base + u64(8 * i)) & LOW_32 == record + ONE:
             memory.release64(base + u64(8 * i), ZERO)  # R5
@@ -234,10 +234,10 @@ def _settle_freed_segment(views):
     if word & _STEP_MASK != u64(Step.SEGFREE):
         return
     segment = _field(views, intents.SEGMENT_LOW) - ONE
-    owner = index.owner_address(views, segment)
-    if memory.acquire32(index.lock_address(views, segment)) == views.me:
+    owner = segments.owner_address(views, segment)
+    if memory.acquire32(segments.lock_address(views, segment)) == views.me:
         memory.release32(owner, views.me)
-        locks.drop(index.lock_address(views, segment))
+        locks.drop(segments.lock_address(views, segment))
     if memory.acquire32(owner) == views.me:
         memory.release32(owner, ZERO)
     cursor = word >> _GLOBAL_SHIFT
@@ -247,8 +247,8 @@ def _settle_freed_segment(views):
 
 @kernel
 def _drop_segment(views, named):
-    if named != ZERO and memory.acquire32(index.lock_address(views, named - ONE)) == views.me:
-        locks.drop(index.lock_address(views, named - ONE))
+    if named != ZERO and memory.acquire32(segments.lock_address(views, named - ONE)) == views.me:
+        locks.drop(segments.lock_address(views, named - ONE))
 
 
 # ------------------------------------------------------------------------------------------------ as the dead
@@ -283,7 +283,7 @@ def _finish_flush(views):
     word = memory.read64(views.intent + intents.ZONE_WORD)
     directory = zones.directory_of(word)
     if directory != ZERO:
-        owner = index.directory_owner(views, zones.depth_of(word), directory)
+        owner = segments.directory_owner(views, zones.depth_of(word), directory)
         if memory.acquire32(owner) == views.me:
             cursor = _field(views, intents.CURSOR)
             intents.set_step_with_cursor(views, Step.RECLAIM, cursor)

@@ -13,7 +13,7 @@ last of this repairer too: the next finds the same words to decide by.
 from __future__ import annotations
 
 from ..shm.layout import DEPTH_MAX, NO_RECORD, SEGMENT, SEGMENT_BYTES, SLOTS, STEP_BITS, USED, Step, offset
-from . import index, intents, locks, memory, zones
+from . import intents, locks, memory, segments, zones
 from .jit import inlined, kernel
 from .words import FOUR, ONE, SIXTY_FOUR, ZERO, u64
 
@@ -49,7 +49,7 @@ def _is_named(views, word, segment):
 def _private_segment(views):
     """Return the segment that the dead had taken and not yet handed over; it takes one at a time."""
     for i in range(views.segment_count):
-        if memory.acquire32(index.owner_address(views, u64(i))) == views.me:
+        if memory.acquire32(segments.owner_address(views, u64(i))) == views.me:
             return u64(i)
     return _NO_SEGMENT
 
@@ -78,22 +78,22 @@ def _finish_split(views, word, before, segment, new):
         depth = memory.read32(views.segments + new * _SEGMENT_SIZE + _DEPTH)
         memory.release32(views.segments + segment * _SEGMENT_SIZE + _DEPTH, depth)
         bit = ONE << (SIXTY_FOUR - depth)
-        base = index.slots_address(views, segment)
+        base = segments.slots_address(views, segment)
         for i in range(SLOTS):
             if memory.read64(base + u64(8 * i)) & bit != ZERO:
                 memory.release64(base + u64(8 * i), ZERO)  # R5
     directory = zones.directory_of(word)
     directory_before = zones.directory_of(before)
     if directory != directory_before:
-        owner = index.directory_owner(views, zones.depth_of(word), directory)
+        owner = segments.directory_owner(views, zones.depth_of(word), directory)
         if memory.acquire32(owner) == views.me:
-            memory.release32(index.directory_owner(views, zones.depth_of(before), directory_before), views.me)
+            memory.release32(segments.directory_owner(views, zones.depth_of(before), directory_before), views.me)
             memory.release32(owner, _USED)
 
 
 @kernel
 def _empty(views, segment):
-    base = index.slots_address(views, segment)
+    base = segments.slots_address(views, segment)
     for i in range(SLOTS):
         memory.release64(base + u64(8 * i), ZERO)
     memory.release32(views.segments + segment * _SEGMENT_SIZE + _DEPTH, ZERO)
@@ -103,7 +103,7 @@ def _empty(views, segment):
 def _hand_over(views, word):
     """What of the pools is the dead's goes to the zone where its word names it, else back."""
     for i in range(views.segment_count):
-        owner = index.owner_address(views, u64(i))
+        owner = segments.owner_address(views, u64(i))
         if memory.acquire32(owner) == views.me:
             if _is_named(views, word, u64(i)):
                 memory.release32(owner, _USED)
@@ -112,7 +112,7 @@ def _hand_over(views, word):
                 memory.release32(owner, ZERO)
     current = ZERO
     if zones.directory_of(word) != ZERO:
-        current = index.directory_owner(views, zones.depth_of(word), zones.directory_of(word))
+        current = segments.directory_owner(views, zones.depth_of(word), zones.directory_of(word))
     for i in range(views.directory_first[DEPTH_MAX + 1]):
         owner = views.directory_owners + u64(4 * i)
         if memory.acquire32(owner) == views.me:
@@ -129,7 +129,9 @@ def settle(views, zone):
         if before == ZERO or word == before:
             intents.done(views)
         else:
-            memory.release32(index.directory_owner(views, zones.depth_of(before), zones.directory_of(before)), views.me)
+            memory.release32(
+                segments.directory_owner(views, zones.depth_of(before), zones.directory_of(before)), views.me
+            )
             intents.set_step_with_cursor(views, Step.RECLAIM, ZERO)
     elif step == u64(Step.SPLIT):
         new = _private_segment(views)

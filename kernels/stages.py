@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ..shm.layout import FRAME, FRAME_BYTES, LINE_BYTES, PARSED, PARSED_BYTES, PacketKind
 from ..shm.reasons import Reason
-from . import entries, index, memory, packet, tuples, zones
+from . import entries, index, memory, packet, segments, tuples, zones
 from .jit import inlined
 from .words import ONE, ZERO, u64
 
@@ -83,9 +83,9 @@ def locate(views, i):
     parsed.zone_word = word
     if zones.directory_of(word) == ZERO:
         return
-    segment = index.segment_of(views, word, hash_)
+    segment = segments.segment_of(views, word, hash_)
     if segment != ZERO:
-        line = index.home_line(views, segment - ONE, hash_)
+        line = segments.home_line(views, segment - ONE, hash_)
         memory.prefetch(line)
         memory.prefetch(line ^ _LINE)
         parsed.line = line
@@ -99,11 +99,11 @@ def glance(views, i):
     line = u64(parsed.line)
     if line == ZERO:
         return
-    tag = index.tag_of(u64(parsed.hash))
+    tag = segments.tag_of(u64(parsed.hash))
     candidate = index.glance(views, u64(parsed.zone), u64(parsed.zone_word), line, tag)
     parsed.candidate = candidate
     if candidate == index.ABSENT:
-        memory.prefetch(index.lock_address(views, u64(parsed.segment) - ONE))
+        memory.prefetch(segments.lock_address(views, u64(parsed.segment) - ONE))
     elif candidate != ZERO:
         memory.prefetch_far(entries.address(views, candidate - ONE))
 

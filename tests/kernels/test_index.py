@@ -5,11 +5,11 @@ import pytest
 import tables
 from hashing import hash_keys
 from tables import BUSY, NONE, Participant
-from tiny import aimed
+from tiny import pinned
 from zonetrack.kernels import index
-from zonetrack.kernels.jit import JIT, kernel
+from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import DEPTH_MAX, LINE_BYTES, LINE_SLOTS, SLOTS, UNLIMITED, USED, Life, Slab
+from zonetrack.shm.layout import LINE_BYTES, LINE_SLOTS, SLOTS, UNLIMITED, Life, Slab
 from zonetrack.shm.reasons import Reason
 
 PAIR = 2 * LINE_SLOTS
@@ -32,19 +32,6 @@ def me(table):
     return Participant(table)
 
 
-def shape(table, zone):
-    """Return the depth of a zone's directory, and the depth of each of its segments in order."""
-    directory = tables.directory_of(table, zone).astype("i8") - 1
-    named = directory[np.flatnonzero(np.diff(directory, prepend=-1))]
-    return tables.depth_of(table, zone), tables.segments(table)["depth"][named].tolist()
-
-
-def used(table):
-    """Return how many segments and directories are in use."""
-    owners = np.count_nonzero(tables.segments(table)["owner"]), np.count_nonzero(tables.directory_owners(table))
-    return tuple(map(int, owners))
-
-
 def line_of(table, zone, key):
     """Return the 16 slots of a key's pair of lines, its home line first."""
     [hash_] = hash_keys(tables.SECRET, key)
@@ -53,16 +40,12 @@ def line_of(table, zone, key):
     return np.concatenate([slots[home], slots[home ^ 1]])
 
 
-def pinned(count, zone, prefix="", skip=0):
-    return aimed(count, zone, pair=3, prefix=prefix, skip=skip)
-
-
 # ------------------------------------------------------------------------------------------------ find, insert
 def test_a_zone_without_connections_has_no_directory(table, me):
     assert me.find(tables.keys(2, zone=1)).tolist() == [NONE, NONE]
-    assert used(table) == (0, 0)
+    assert tables.used(table) == (0, 0)
     me.made(tables.keys(1, zone=1))
-    assert (used(table), shape(table, 1)) == ((1, 1), (0, [0]))
+    assert (tables.used(table), tables.shape(table, 1)) == ((1, 1), (0, [0]))
     assert tables.segments(table)["zone"][tables.directory_of(table, 1)[0] - 1] == 1
 
 
@@ -176,10 +159,10 @@ def test_a_full_home_line_goes_on_in_the_neighbour_and_a_full_pair_splits(table,
         same_home = np.count_nonzero((hash_keys(tables.SECRET, keys[:i]) ^ hash_keys(tables.SECRET, key)) % 2 == 0)
         assert (place < LINE_SLOTS) or same_home >= LINE_SLOTS, "home line first"
     assert np.count_nonzero(line_of(table, 1, keys[0])) == PAIR
-    assert shape(table, 1) == (0, [0])
+    assert tables.shape(table, 1) == (0, [0])
     tables.assert_at_rest(table)
     me.made(keys[PAIR])
-    assert shape(table, 1)[0] >= 1
+    assert tables.shape(table, 1)[0] >= 1
     assert NONE not in me.find(keys)
     assert me.counter(Reason.SPLIT) >= 1
     tables.assert_at_rest(table)
@@ -191,7 +174,7 @@ def test_a_slot_that_is_free_again_is_used_again(table, me):
     for old, new in zip(keys[:5], keys[PAIR:], strict=True):
         me.remove(old)
         me.made(new)
-    assert shape(table, 1) == (0, [0])
+    assert tables.shape(table, 1) == (0, [0])
     tables.assert_at_rest(table)
 
 
@@ -209,142 +192,6 @@ def test_a_glance_names_a_record_of_the_pair_or_says_that_there_is_none(table, m
         assert int(glance(me.views, u64(1), word ^ np.uint64(1 << 40), line, absent)) == 0  # another zone word
 
 
-# ------------------------------------------------------------------------------------------------ growth
-def test_a_split_halves_a_segment_by_the_next_bit(table, me):
-    """Sixteen keys that begin with 00 and sixteen with 1 fill two pairs of lines; one more of each splits."""
-    low, high = pinned(PAIR, 1, "00"), aimed(PAIR, 1, pair=5, prefix="1")
-    me.made(np.concatenate([low, high]))
-    assert shape(table, 1) == (0, [0])
-    me.made(pinned(1, 1, "01"))  # the first bit moves the wrong half, the second makes room
-    assert (shape(table, 1), me.counter(Reason.SPLIT)) == ((2, [2, 2, 1]), 2)
-    me.made(pinned(1, 1, "00", skip=PAIR))  # 00 is split again and again until the sixteen part
-    depth, depths = shape(table, 1)
-    assert depth >= 3 and depths[-2:] == [2, 1]  # what has room is named by more entries and stays as it is
-    assert sum(2.0**-each for each in depths) == 1
-    assert me.counter(Reason.SPLIT) == len(depths) - 1
-    tables.assert_at_rest(table)
-    for keys in (low, high):
-        assert NONE not in me.find(keys)
-
-
-def test_a_plain_split_leaves_the_directory_where_it_is(table, me):
-    me.made(pinned(PAIR + 1, 1, "00"))  # deep on the left
-    depth = tables.depth_of(table, 1)
-    assert depth >= 2
-    number, version = tables.directory_number(table, 1), tables.version_of(table, 1)
-    me.made(aimed(PAIR, 1, pair=5, prefix="10"))
-    me.made(aimed(1, 1, pair=5, prefix="11"))
-    assert shape(table, 1)[1][-2:] == [2, 2]
-    assert (tables.directory_number(table, 1), tables.depth_of(table, 1)) == (number, depth)
-    assert tables.version_of(table, 1) > version  # yet the word is another, for who looks twice
-    tables.assert_at_rest(table)
-
-
-def test_one_zone_grows_to_many_segments():
-    count = 20_000 if JIT else 1500
-    table = tables.small(count, zones=2)
-    me, other = Participant(table), Participant(table)
-    keys = tables.keys(count, zone=7)
-    records = np.concatenate([me.made(keys[: count // 2]), other.made(keys[count // 2 :], wanted=32)])
-    assert len(set(records.tolist())) == count
-    assert me.find(keys).tolist() == records.tolist()
-    depth, depths = shape(table, 7)
-    assert depth >= (8 if JIT else 4)
-    assert count / SLOTS < len(depths) <= table.geometry.segments
-    tables.assert_at_rest(table)
-
-    other.remove(keys[::3])
-    found = me.find(keys)
-    expected = records.copy()
-    expected[::3] = NONE
-    assert found.tolist() == expected.tolist()
-    tables.assert_at_rest(table)
-    me.made(keys[::3])
-    tables.assert_at_rest(table)
-
-
-def test_many_zones_grow_side_by_side():
-    zones, each = (500, 20) if JIT else (60, 5)
-    table = tables.small(zones * each, zones=zones)
-    me = Participant(table)
-    keys = np.concatenate([tables.keys(each, zone=1 + i) for i in range(zones)])
-    records = me.made(keys[np.random.default_rng(5).permutation(len(keys))])
-    assert len(set(records.tolist())) == len(keys)
-    found = me.find(keys)
-    assert NONE not in found
-    zone_of = (tables.entries(table)["key"][found.astype("i8"), 4] >> np.uint64(16)) % np.uint64(2**16)
-    assert zone_of.tolist() == np.repeat(np.arange(1, zones + 1), each).tolist()
-    assert tables.quotas(table)["count"][1 : zones + 1].tolist() == [each] * zones
-    assert used(table)[0] >= zones
-    tables.assert_at_rest(table)
-    me.remove(keys)
-    assert tables.totals(table)["count"] == 0
-    tables.assert_at_rest(table)
-
-
-# ------------------------------------------------------------------------------------------------ index full
-def tight():
-    """Return a table of 256 records, 32 segments and 31 directories of one entry."""
-    table = tables.small(1, zones=30, extension_share=0)
-    tables.totals(table)["limit"] = UNLIMITED
-    assert table.geometry.segments == 32 and table.geometry.directories(0) == 31
-    return table
-
-
-def test_without_a_segment_left_a_split_is_refused_and_all_stands():
-    table = tight()
-    me = Participant(table)
-    for zone in range(1, 32):
-        me.made(tables.keys(1, zone=zone))
-    reasons, records = me.make(pinned(40, 1))
-    assert set(reasons.tolist()) == {Reason.NONE, Reason.INDEX_FULL}
-    assert used(table)[0] == 32
-    tables.assert_at_rest(table)
-    for _ in range(3):
-        assert me.make_one(pinned(1, 1, skip=39)) is Reason.INDEX_FULL
-    made = pinned(40, 1)[reasons == Reason.NONE]
-    assert me.find(made).tolist() == records[reasons == Reason.NONE].tolist()
-    tables.assert_at_rest(table)
-    me.remove(made)  # room in the lines is enough
-    assert me.make_one(pinned(1, 1, skip=39)) is Reason.NONE
-    tables.assert_at_rest(table)
-
-
-def test_without_a_directory_left_a_new_zone_is_refused_and_its_segment_goes_back():
-    table = tight()
-    me = Participant(table)
-    for zone in range(1, 32):
-        me.made(tables.keys(1, zone=zone))
-    assert me.make_one(tables.keys(1, zone=32)) is Reason.INDEX_FULL
-    assert used(table) == (31, 31)
-    assert tables.zones(table)["word"][32] == 0
-    tables.assert_at_rest(table)
-    me.flush(5)
-    assert me.make_one(tables.keys(1, zone=32)) is Reason.NONE
-    tables.assert_at_rest(table)
-
-
-def test_without_a_larger_directory_left_a_split_is_refused_and_its_segment_goes_back(table, me):
-    owners, first = tables.directory_owners(table), table.geometry.directory_first
-    me.made(pinned(PAIR, 1))
-    owners[first[1] : first[2]] = 255
-    assert me.make_one(pinned(1, 1, skip=PAIR)) is Reason.INDEX_FULL
-    assert used(table)[0] == 1
-    owners[first[1] : first[2]] = 0
-    tables.assert_at_rest(table)
-    assert me.make_one(pinned(1, 1, skip=PAIR)) is Reason.NONE
-    tables.assert_at_rest(table)
-
-
-def test_a_segment_of_the_deepest_depth_is_not_split(table, me):
-    me.made(pinned(PAIR, 1))
-    segment = tables.segments(table)[tables.directory_of(table, 1)[0] - 1]
-    segment["depth"] = DEPTH_MAX
-    assert me.make_one(pinned(1, 1, skip=PAIR)) is Reason.INDEX_FULL
-    segment["depth"] = 0
-    tables.assert_at_rest(table)
-
-
 # ------------------------------------------------------------------------------------------------ two keys
 def two_keys(count, zone=1):
     """Return keys and reply keys of as many connections."""
@@ -357,7 +204,7 @@ def test_a_connection_with_two_keys_is_found_by_both(table, me):
     assert me.find(keys).tolist() == records.tolist()
     assert me.find(replies).tolist() == records.tolist()
     assert tables.quotas(table)["count"][1] == 30
-    assert shape(table, 1) == (0, [0])  # both of each in one segment
+    assert tables.shape(table, 1) == (0, [0])  # both of each in one segment
     tables.assert_at_rest(table)
     assert me.remove(replies[:10]).tolist() == records[:10].tolist()
     for each in (keys, replies):
@@ -439,11 +286,11 @@ def test_both_keys_are_free_again_while_their_dead_record_still_has_its_slots(ta
 # ------------------------------------------------------------------------------------------------ locks not had
 def refused_while_held(table, me, record, key, field="lock", reply=None):
     """Make a connection while a lock is held: BUSY, and nothing is left of the attempt."""
-    before = tables.zones(table)["word"].tolist(), used(table), int(tables.totals(table)["count"])
+    before = tables.zones(table)["word"].tolist(), tables.used(table), int(tables.totals(table)["count"])
     with tables.held(record, field):
         assert me.make_one(key, reply) is Reason.BUSY
         assert tables.at_rest(table).numbers[2] == 255  # that lock and no other
-    assert (tables.zones(table)["word"].tolist(), used(table), int(tables.totals(table)["count"])) == before
+    assert (tables.zones(table)["word"].tolist(), tables.used(table), int(tables.totals(table)["count"])) == before
     tables.assert_at_rest(table)
     assert me.make_one(key, reply) is Reason.NONE
     tables.assert_at_rest(table)
@@ -505,11 +352,3 @@ def test_a_slot_is_a_hint_and_life_decides(table, me):
     [again] = me.made(key)
     assert me.find(key).tolist() == [again]
     assert table.geometry.records(Slab.ENTRIES) > again
-
-
-def test_segments_and_directories_in_use_are_marked(table, me):
-    me.made(tables.keys(600, zone=1))
-    named = tables.directory_of(table, 1).astype("i8") - 1
-    assert set(tables.segments(table)["owner"][named].tolist()) == {USED}
-    assert tables.directory_owners(table)[tables.directory_number(table, 1)] == USED
-    assert used(table) == (len(set(named.tolist())), 1)  # smaller directories went back

@@ -310,3 +310,16 @@ def assert_at_rest(table):
     steps = roster.participants(table)["intent"]["step"]
     left = {int(index) + 1: Step(int(steps[index]) & (1 << STEP_BITS) - 1).name for index in np.flatnonzero(steps)}
     assert left == {}, f"still under way: {left}"
+
+
+def shape(table, zone):
+    """Return the depth of a zone's directory, and the depth of each of its segments in order."""
+    directory = directory_of(table, zone).astype("i8") - 1
+    named = directory[np.flatnonzero(np.diff(directory, prepend=-1))]
+    return depth_of(table, zone), segments(table)["depth"][named].tolist()
+
+
+def used(table):
+    """Return how many segments and directories are in use."""
+    owners = np.count_nonzero(segments(table)["owner"]), np.count_nonzero(directory_owners(table))
+    return tuple(map(int, owners))

@@ -71,3 +71,8 @@ class Stage:
         """Put the table back to the moment of ``save``."""
         for region, content in self.saved.items():
             ctypes.memmove(self.table.base[region], content, len(content))
+
+
+def pinned(count, zone, prefix="", skip=0):
+    """Return keys of one pair of lines of the first segment."""
+    return aimed(count, zone, pair=3, prefix=prefix, skip=skip)
