@@ -33,7 +33,7 @@ COMMANDS = {
     "timeouts": Command("zonetrack.clients.timeouts_command:command", "Show and set timeouts, by policy and zone."),
     "stats": Command("zonetrack.clients.stats_commands:stats_command", "Show totals, workers, queues, zones."),
     "coverage": Command("zonetrack.clients.stats_commands:coverage_command", "Show every counter by name."),
-    "zones": Command("zonetrack.clients.stats_commands:zones_command", "Show the zones in use."),
+    "zones": Command("zonetrack.clients.zones_command:command", "Show and set zones: how their packets are judged."),
     "workers": Command("zonetrack.clients.stats_commands:workers_command", "Show the workers."),
     "ports": Command("zonetrack.clients.stats_commands:ports_command", "Show the ports and their queues."),
     "stop": Command("zonetrack.clients.stop_command:command", "Stop the service."),

@@ -93,22 +93,58 @@ class Limits:
 
 
 class Timeouts:
-    """Timeout policies: how long a connection may be silent, by the names of Linux."""
+    """Timeout policies: how long a connection may be silent, by the names of Linux or of Open vSwitch.
+
+    A policy is known by its number, or by a name.
+    """
 
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def get(self, policy: int | None = None) -> Any:
+    def get(self, policy: int | str | None = None) -> Any:
         """Return the policies, or one of them: seconds by name."""
         return self._call("timeouts.get", given(policy=policy))
 
-    def set(self, policy: int, timeouts: dict[str, float | None]) -> Any:
-        """Change some timeouts of a policy, in seconds; None is the default again."""
+    def set(self, policy: int | str, timeouts: dict[str, float | None]) -> Any:
+        """Change some timeouts of a policy, in seconds; None is the default again.  A new name makes a policy."""
         return self._call("timeouts.set", {"policy": policy, "timeouts": timeouts})
 
-    def set_zone(self, zone: int, policy: int) -> Any:
+    def set_zone(self, zone: int, policy: int | str) -> Any:
         """Let new connections of a zone follow a policy."""
         return self._call("timeouts.set", {"zone": zone, "policy": policy})
+
+    def unset(self, policy: int | str) -> Any:
+        """Take a policy back: its timeouts are the defaults, its zones have policy 0, its name is free."""
+        return self._call("timeouts.unset", {"policy": policy})
+
+
+class Zones:
+    """Zones: what is in them, and how their packets are judged.
+
+    Calling it is ``get``.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __call__(self, zone: int | None = None) -> Any:
+        """Return a list of the zones in use, or of the one: with counts, limits and settings."""
+        return self.get(zone)
+
+    def get(self, zone: int | None = None) -> Any:
+        """Return a list of the zones in use, or of the one: with counts, limits and settings."""
+        return self._call("zones", given(zone=zone))
+
+    def set(self, zone: int, **settings: Any) -> Any:
+        """Change how packets of a zone are judged: ``profile="ovs"``, ``loose=False`` and so on; it is set on its own then.
+
+        ``profile`` is of connections that begin from now on.
+        """
+        return self._call("zones.set", {"zone": zone, "settings": settings})
+
+    def unset(self, zone: int) -> Any:
+        """Judge packets of a zone as those of all zones that are not set on their own."""
+        return self._call("zones.unset", {"zone": zone})
 
 
 class Methods:
@@ -122,6 +158,7 @@ class Methods:
         self.call = call
         self.limits = Limits(call)
         self.timeouts = Timeouts(call)
+        self.zones = Zones(call)
 
     def hello(self) -> Any:
         """Return versions, the name of the instance, and what we may do."""
@@ -154,10 +191,6 @@ class Methods:
         Nobody finds them as soon as it has begun.  With ``wait`` the answer comes when they are no longer counted.
         """
         return self.call("flush", given(zone=zone, wait=None if wait else False))
-
-    def zones(self, zone: int | None = None) -> Any:
-        """Return a list of the zones in use, or of the one: with counts, limits and settings."""
-        return self.call("zones", given(zone=zone))
 
     def workers(self) -> Any:
         """Return a list of the workers, with their processes and counters."""

@@ -19,7 +19,7 @@ import numpy as np
 from ..service import crew
 from ..shm import port, segment
 from ..shm.errors import Missing
-from ..shm.layout import BURST_PACKETS_MAX, GLOBAL, POLICIES_MAX, QUOTA, TIMEOUTS_MAX, ZONE, Region
+from ..shm.layout import BURST_PACKETS_MAX, GLOBAL, POLICY, QUOTA, ZONE, Region
 from ..shm.views import Table
 from . import trial
 from .courier import Courier
@@ -80,7 +80,7 @@ class Service:
 
     def timeout_ms(self, scenario: Scenario) -> int:
         """Return how long the service keeps a connection that has gone through everything."""
-        policies = self.table.array(Region.CONTROL, "policies", "u4").reshape(POLICIES_MAX, TIMEOUTS_MAX)
+        policies = self.table.array(Region.CONTROL, "policies", POLICY)["timeout_ms"]
         policy = self.table.array(Region.CONTROL, "zones", ZONE)["policy"][self.zone]
         return int(policies[policy, scenario.last_timeout]) or scenario.timeout_ms
 

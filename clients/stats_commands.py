@@ -1,4 +1,4 @@
-"""``zonetrack stats``, ``coverage``, ``zones``, ``workers``, ``ports``: the figures of a running service."""
+"""``zonetrack stats``, ``coverage``, ``workers``, ``ports``: the figures of a running service."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from . import tables
-from .errors import NothingMatchedError
-from .options import ZONE, as_json, print_json, reach, where
+from .options import as_json, print_json, reach, where
 
 INTERVAL_S = 1.0
 CLEAR = "\x1b[H\x1b[2J"
@@ -104,24 +103,6 @@ def coverage_command(socket: str | None, instance: str | None, as_json: bool) ->
         print_json(told)
     else:
         tables.show(("counter", "count"), [(name, str(count)) for name, count in told.items()])
-
-
-@click.command("zones")
-@where
-@click.option("--zone", type=ZONE, metavar="Z", help="Only this zone.")
-@as_json
-def zones_command(socket: str | None, instance: str | None, zone: int | None, as_json: bool) -> None:
-    """Show the zones in use: connections, limit, policy, settings."""
-    with reach(socket, instance) as ct:
-        told = ct.zones(zone)
-    if zone is not None and not is_in_use(told[0]):
-        raise NothingMatchedError(f"zone {zone} has no connections, and nothing of its own")
-    answer(told, as_json)
-
-
-def is_in_use(zone: Mapping[str, Any]) -> bool:
-    """Return whether a zone has connections, or something set that others have not."""
-    return bool(zone["count"] or zone["limit_is_own"] or zone["policy"] or "settings" in zone)
 
 
 @click.command("workers")

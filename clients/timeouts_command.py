@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from . import tables
 from .options import ZONE, Checked, as_json, print_json, reach, where
-
-ALIASES = {
-    "udp_first": "udp",
-    "udp_single": "udp",
-    "udp_multiple": "udp_stream",
-    "icmp_first": "icmp",
-    "icmp_reply": "icmp",
-    "tcp_retransmit": "tcp_max_retrans",
-    "tcp_unack": "tcp_unacknowledged",
-}
-"""Open vSwitch's names where they are others than Linux's (lib/netlink-conntrack.c has them so for the kernel)."""
-POLICY_MAX = 63
-
-
-def name_of(text: str) -> str:
-    """Return the name of a timeout: ours, Open vSwitch's, or that of Linux's sysctl."""
-    name = text.lower().removeprefix("nf_conntrack_").replace("_timeout", "")
-    return ALIASES.get(name, name)
 
 
 def setting(text: str) -> tuple[str, float | None]:
@@ -32,15 +17,20 @@ def setting(text: str) -> tuple[str, float | None]:
     if not equals or not name:
         raise ValueError(f"KEY=SECONDS, not {text!r}")
     if value == "default":
-        return name_of(name), None
+        return name, None
     try:
         seconds = float(value)
     except ValueError:
         raise ValueError(f"{name}: seconds, or default, not {value!r}") from None
-    return name_of(name), seconds
+    return name, seconds
 
 
-POLICY = click.IntRange(0, POLICY_MAX)
+def policy_of(text: str) -> int | str:
+    """Return a policy: its number, or its name."""
+    return int(text) if text.isdecimal() else text
+
+
+POLICY = Checked("policy", policy_of)
 
 
 @click.group("timeouts")
@@ -50,9 +40,9 @@ def command() -> None:
 
 @command.command()
 @where
-@click.option("--policy", type=POLICY, metavar="N", help="Only this policy.")
+@click.option("--policy", type=POLICY, metavar="P", help="Only this policy, by number or name.")
 @as_json
-def show(socket: str | None, instance: str | None, policy: int | None, as_json: bool) -> None:
+def show(socket: str | None, instance: str | None, policy: int | str | None, as_json: bool) -> None:
     """Show the timeouts of policies, in seconds, and the zones that have another policy than 0."""
     with reach(socket, instance) as ct:
         told = ct.timeouts.get(policy)
@@ -62,9 +52,14 @@ def show(socket: str | None, instance: str | None, policy: int | None, as_json: 
     policies = told["policies"]
     names = list(policies[0]["timeouts"])
     rows = [(name, *(f"{one['timeouts'][name]:g}" for one in policies)) for name in names]
-    tables.show(("timeout", *(f"policy {one['policy']}" for one in policies)), rows)
+    tables.show(("timeout", *(f"policy {called(one)}" for one in policies)), rows)
     if told["zones"]:
-        tables.show(("zone", "policy"), [(str(one["zone"]), str(one["policy"])) for one in told["zones"]])
+        tables.show(("zone", "policy"), [(str(one["zone"]), called(one)) for one in told["zones"]])
+
+
+def called(policy: Mapping[str, Any]) -> str:
+    """Return how people call a policy: by its name, else by its number."""
+    return policy["name"] if policy["policy"] and policy["name"] else str(policy["policy"])
 
 
 @command.command("set")
@@ -75,13 +70,28 @@ def show(socket: str | None, instance: str | None, policy: int | None, as_json: 
 def set_(
     socket: str | None,
     instance: str | None,
-    policy: int,
+    policy: int | str,
     settings: tuple[tuple[str, float | None], ...],
     as_json: bool,
 ) -> None:
-    """Set timeouts of a policy; a connection has them from its next packet on.  `default` takes a setting away."""
+    """Set timeouts of a policy, known by a number or a name; a connection has them from its next packet on.
+
+    A name that is not known yet makes a policy.  SECONDS may be `default`, which takes a setting away.
+    """
     with reach(socket, instance) as ct:
         ct.timeouts.set(policy, dict(settings))
+    if as_json:
+        print_json({})
+
+
+@command.command()
+@where
+@click.argument("policy", type=POLICY)
+@as_json
+def unset(socket: str | None, instance: str | None, policy: int | str, as_json: bool) -> None:
+    """Take a policy back: its timeouts are the defaults, its zones have policy 0, its name is free."""
+    with reach(socket, instance) as ct:
+        ct.timeouts.unset(policy)
     if as_json:
         print_json({})
 
@@ -91,7 +101,7 @@ def set_(
 @click.argument("zone", type=ZONE)
 @click.argument("policy", type=POLICY)
 @as_json
-def zone(socket: str | None, instance: str | None, zone: int, policy: int, as_json: bool) -> None:
+def zone(socket: str | None, instance: str | None, zone: int, policy: int | str, as_json: bool) -> None:
     """Give the new connections of a zone a policy."""
     with reach(socket, instance) as ct:
         ct.timeouts.set_zone(zone, policy)

@@ -20,7 +20,7 @@ import numpy as np
 from ..kernels.words import ZERO
 from ..service import crew
 from ..shm import mapping, segment
-from ..shm.layout import BLOCK_RECORDS, ENTRY, GLOBAL, POLICIES_MAX, QUOTA, TIMEOUTS_MAX, Life, Region
+from ..shm.layout import BLOCK_RECORDS, ENTRY, GLOBAL, POLICY, QUOTA, Life, Region
 from ..shm.sizing import Geometry
 from ..shm.views import Table
 from . import floor
@@ -95,7 +95,7 @@ def new_table(scenario: Scenario) -> Table:
     table = segment.anonymous(geometry(scenario))
     table.array(Region.CONTROL, "globals", GLOBAL)["limit"] = scenario.limit
     if plan.timeout_ms is not None:
-        table.array(Region.CONTROL, "policies", "u4").reshape(POLICIES_MAX, TIMEOUTS_MAX)[0] = plan.timeout_ms
+        table.array(Region.CONTROL, "policies", POLICY)["timeout_ms"][0] = plan.timeout_ms
     return table
 
 

@@ -17,10 +17,24 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from ..clients.errors import Exit, ZonetrackError
-from ..shm.layout import CONNECTIONS_MAX, UNLIMITED, ZONES_MAX
+from ..shm.layout import CONNECTIONS_MAX, MAX_RETRANS_DEFAULT, UNLIMITED, ZONES_MAX
 from ..shm.segment import INSTANCE_DEFAULT
 from ..shm.sizing import CONNECTIONS_DEFAULT, EXTENSION_SHARE_DEFAULT, ZONES_IN_USE_DEFAULT
-from .config_values import PortSpec, Reader, choice, limit, name, number, ports, switch, text, zone_limits
+from .config_values import (
+    PortSpec,
+    Reader,
+    choice,
+    limit,
+    name,
+    number,
+    ports,
+    switch,
+    text,
+    timeout_policies,
+    zone_limits,
+    zone_settings,
+)
+from .zone_settings import PROFILES
 
 FILE_DEFAULT = Path("/etc/zonetrack/zonetrack.toml")
 ENVIRONMENT = "ZONETRACK_"
@@ -29,6 +43,10 @@ FILE_KEY = "config"
 WORKERS_MAX = 128
 SLIP = 0.8
 """A variable of the environment that is this close to one of ours is taken for a slip; others are not our business."""
+
+
+Policies = dict[int | str, dict[str, float]]
+OwnSettings = dict[int, dict[str, Any]]
 
 
 class ConfigError(ZonetrackError):
@@ -68,13 +86,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class Tracking:
-    """How packets are judged, in every zone."""
+    """How packets are judged, in every zone that is not set on its own."""
 
+    profile: str = key(choice(*PROFILES), PROFILES[0], "whose rules judge connections that begin", live=True)
     loose: bool = key(switch, True, "pick up TCP connections in the middle", live=True)
-    liberal: bool = key(switch, False, "outside of the TCP window, only resets are invalid", live=True)
+    be_liberal: bool = key(switch, False, "outside of the TCP window, only resets are invalid", live=True)
     seq_check: bool = key(switch, True, "look at TCP windows", live=True)
     ignore_invalid_rst: bool = key(switch, False, "let resets through that cannot be right", live=True)
     checksum: bool = key(switch, True, "verify checksums", live=True)
+    max_retrans: int = key(
+        number(0, 255), MAX_RETRANS_DEFAULT, "of a segment, after which its connection has less to live", live=True
+    )
 
 
 @dataclass(frozen=True)
@@ -98,6 +120,8 @@ class Config:
     control: Control = field(default_factory=Control)
     limits: Limits = field(default_factory=Limits)
     tracking: Tracking = field(default_factory=Tracking)
+    timeouts: Policies = key(timeout_policies, {}, "policies by number or name: seconds by timeout", live=True)  # noqa: RUF009
+    zones: OwnSettings = key(zone_settings, {}, "set on their own: keys of `tracking`, and `policy`", live=True)  # noqa: RUF009
 
 
 class Key(NamedTuple):

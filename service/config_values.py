@@ -7,11 +7,15 @@ and returns what the service works with, or raises ``ValueError`` with words tha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
+from ..clients.errors import ServerError
 from ..shm.layout import PORT_SLOTS_MAX, QUEUES_MAX, UNLIMITED, ZONES_MAX
 from ..shm.port import SLOTS_DEFAULT, SLOTS_MIN
+from . import policies
+from . import zone_settings as settings_by_zone
 
 Reader = Callable[[Any], Any]
 
@@ -111,6 +115,73 @@ def zone_limits(value: Any) -> dict[int, int]:
     else:
         raise ValueError(f"expected a table of limits by zone, found {value!r}")
     return {number(0, ZONES_MAX - 1)(str(zone)): limit(most) for zone, most in pairs}
+
+
+def _tables(value: Any, of: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and content of tables, or of text such as ``5:profile=ovs,loose=off 7:loose=off``."""
+    if isinstance(value, str):
+        named = [one.partition(":")[::2] for one in value.split()]
+        value = {name: {key: one for key, _, one in map(_pair, pairs.split(","))} for name, pairs in named}
+    if not isinstance(value, dict):
+        raise ValueError(f"expected tables of {of}, found {value!r}")
+    for name, content in value.items():
+        if not isinstance(content, dict):
+            raise ValueError(f"{name}: expected a table of {of}, found {content!r}")
+        yield str(name), content
+
+
+def _pair(text: str) -> tuple[str, str, str]:
+    return text.partition("=")
+
+
+def _said(wanted: Callable[[], Any]) -> Any:
+    """Return what a reader of the wire makes of a value; what it complains of is our complaint."""
+    try:
+        return wanted()
+    except ServerError as error:
+        raise ValueError(str(error)) from None
+
+
+def timeout_policies(value: Any) -> dict[int | str, dict[str, float]]:
+    """Read timeout policies by number or name: tables of seconds by timeout."""
+    found = {}
+    for named, content in _tables(value, "seconds by timeout"):
+        read = {key: _seconds(one) for key, one in content.items()}
+        which = _said(partial(policies.policy, "policy", int(named) if named.isdecimal() else named))
+        _said(partial(policies.lengths, named, read))
+        found[which] = read
+    return found
+
+
+def _seconds(value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def zone_settings(value: Any) -> dict[int, dict[str, Any]]:
+    """Read settings of zones by number: tables of what ``zonetrack zones set`` takes, and ``policy``."""
+    found = {}
+    for named, content in _tables(value, "settings"):
+        zone = number(0, ZONES_MAX - 1)(named)
+        read = {key: _plain(key, one) for key, one in content.items()}
+        judged = {key: one for key, one in read.items() if key != "policy"}
+        if judged or not read:
+            _said(partial(settings_by_zone.changes, named, judged))
+        if "policy" in read:
+            _said(partial(policies.policy, f"{named}.policy", read["policy"]))
+        found[zone] = read
+    return found
+
+
+def _plain(key: str, value: Any) -> Any:
+    """Return a setting of a zone as the wire would have it, where it may be text."""
+    if isinstance(value, str) and value.isdecimal() and key in ("policy", "max_retrans"):
+        return int(value)
+    if isinstance(value, str) and key in settings_by_zone.SWITCHES:
+        return WORDS.get(value.strip().lower(), value)
+    return value
 
 
 def ports(value: Any) -> tuple[PortSpec, ...]:

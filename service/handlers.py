@@ -28,7 +28,7 @@ from ..clients.errors import (
 )
 from ..shm.errors import NotAtRest
 from ..shm.layout import digest
-from . import audit, filters, log, parameters, policies, snapshot
+from . import audit, filters, log, parameters, policies, snapshot, zone_settings
 from .context import Context, Order
 from .door import Peer, Rights
 from .flusher import Flusher
@@ -38,6 +38,7 @@ from .policies import Policies
 from .runner import Runner
 from .snapshot import Snapshot
 from .stats import Stats
+from .zone_settings import ZoneSettings
 
 VERSION = importlib.metadata.version("zonetrack")
 CURSOR_MAX = (1 << 63) - 1
@@ -64,6 +65,7 @@ class Desk:
             raise
         self.snapshot, self.flusher, self.auditor = Snapshot(table, walker), Flusher(table, flusher), auditor
         self.stats, self.quotas, self.policies = Stats(table), Quotas(table), Policies(table)
+        self.zone_settings = ZoneSettings(table)
 
     def _take(self, name: str) -> Runner:
         runner = Runner(self.context.table, name)
@@ -149,6 +151,7 @@ async def call(desk: Desk, client: Client, request: wire.Request) -> Any:
 
 
 _FILTER = Parameter(filters.read, filters.EVERYTHING)
+_ZONE = Parameter(parameters.zone)
 _ANY_ZONE = Parameter(nothing_or(parameters.zone), None)
 
 
@@ -210,6 +213,21 @@ async def zones(desk: Desk, client: Client, zone: int | None) -> list[dict[str, 
     if zone is not None:
         return [desk.stats.zone(zone)]
     return await asyncio.to_thread(desk.stats.zones)
+
+
+@method("zones.set", Rights.WRITE, {"zone": _ZONE, "settings": Parameter(zone_settings.changes)})
+async def zones_set(desk: Desk, client: Client, zone: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Change how packets of a zone are judged; it is set on its own from now on."""
+    desk.zone_settings.set(zone, settings)
+    return desk.zone_settings.of(zone)
+
+
+@method("zones.unset", Rights.WRITE, {"zone": _ZONE})
+async def zones_unset(desk: Desk, client: Client, zone: int) -> dict[str, Any]:
+    """Judge packets of a zone as those of all zones that are not set on their own."""
+    if not desk.zone_settings.unset(zone):
+        raise NothingMatchedError(f"zone {zone} has no settings of its own", {"zone": zone})
+    return desk.zone_settings.of(zone)
 
 
 # ------------------------------------------------------------------------------------------------ connections
@@ -298,13 +316,13 @@ async def limits_unset(desk: Desk, client: Client, default: bool, zone: int | No
     return {}
 
 
-_POLICY = Parameter(parameters.policy)
+_POLICY = Parameter(policies.policy)
 
 
-@method("timeouts.get", Rights.READ, {"policy": Parameter(nothing_or(parameters.policy), None)})
-async def timeouts_get(desk: Desk, client: Client, policy: int | None) -> dict[str, Any]:
+@method("timeouts.get", Rights.READ, {"policy": Parameter(nothing_or(policies.policy), None)})
+async def timeouts_get(desk: Desk, client: Client, policy: int | str | None) -> dict[str, Any]:
     """Return the lengths of timeouts by policy, and the policies of zones."""
-    return await asyncio.to_thread(desk.policies.get, policy)
+    return await asyncio.to_thread(desk.policies.get, None if policy is None else desk.policies.find(policy))
 
 
 @method(
@@ -313,15 +331,24 @@ async def timeouts_get(desk: Desk, client: Client, policy: int | None) -> dict[s
     {"policy": _POLICY, "timeouts": Parameter(policies.lengths, None), "zone": _ANY_ZONE},
 )
 async def timeouts_set(
-    desk: Desk, client: Client, policy: int, timeouts: dict[policies.Timeout, int] | None, zone: int | None
+    desk: Desk, client: Client, policy: int | str, timeouts: dict[policies.Timeout, int] | None, zone: int | None
 ) -> dict[str, Any]:
-    """Change lengths of a policy, give it to a zone, or both."""
+    """Change lengths of a policy, give it to a zone, or both; with lengths, a new name makes a policy."""
     if timeouts is None and zone is None:
         raise BadParameterError("timeouts.set: say timeouts, or a zone", {"parameter": "timeouts"})
+    row = desk.policies.find(policy) if timeouts is None else desk.policies.make(policy)
     if timeouts is not None:
-        desk.policies.set(policy, timeouts)
+        desk.policies.set(row, timeouts)
     if zone is not None:
-        desk.policies.set_zone(zone, policy)
+        desk.policies.set_zone(zone, row)
+    return {"policy": row}
+
+
+@method("timeouts.unset", Rights.WRITE, {"policy": _POLICY})
+async def timeouts_unset(desk: Desk, client: Client, policy: int | str) -> dict[str, Any]:
+    """Take a policy back, and from its zones."""
+    if not desk.policies.unset(desk.policies.find(policy)):
+        raise NothingMatchedError(f"timeout policy {policy} says nothing", {"policy": policy})
     return {}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..clients.errors import BadParameterError, UnknownParameterError
-from ..shm.layout import POLICIES_MAX, UNLIMITED, ZONES_MAX
+from ..shm.layout import UNLIMITED, ZONES_MAX
 
 Reader = Callable[[str, Any], Any]
 """Takes a parameter's name and value, returns the value as handlers want it; raises BadParameterError."""
@@ -106,6 +106,5 @@ def text(name: str, value: Any) -> str:
 
 
 zone = whole(0, ZONES_MAX - 1)
-policy = whole(0, POLICIES_MAX - 1)
 limit = nothing_or(whole(0, UNLIMITED - 1))
 """Nil is no limit."""

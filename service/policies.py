@@ -1,47 +1,104 @@
 """Timeout policies: rows of lengths in seconds, and which row the connections of a zone get, as operators read and set them.
 
-A length that is changed holds from a connection's next packet on; a zone's policy, for connections that begin after it.
+A policy is known by its row, and by a name if it was given one.  A length that is changed holds from a connection's next
+packet on; a zone's policy, for connections that begin after it.
 """
 
 from __future__ import annotations
 
+import re
 import reprlib
 from typing import Any
 
 import numpy as np
 
-from ..clients.errors import BadParameterError, UnknownParameterError
+from ..clients.errors import BadParameterError, FailedError, NothingMatchedError, UnknownParameterError
 from ..kernels.timeouts import DEFAULTS_MS, Timeout
-from ..shm.layout import POLICIES_MAX, TIMEOUTS_MAX, ZONE, Region
+from ..shm.layout import POLICIES_MAX, POLICY, POLICY_NAME_BYTES, ZONE, Region
 from ..shm.views import Table
 from .parameters import bad, hint, nearest
 
 MS_MAX = (1 << 32) - 1
+ALIASES = {
+    "udp_first": "udp",
+    "udp_single": "udp",
+    "udp_multiple": "udp_stream",
+    "icmp_first": "icmp",
+    "icmp_reply": "icmp",
+    "tcp_retransmit": "tcp_max_retrans",
+    "tcp_unack": "tcp_unacknowledged",
+}
+"""Open vSwitch's names where they are others than Linux's (lib/netlink-conntrack.c has them so for the kernel)."""
 NAMES = {timeout.name.lower(): timeout for timeout in Timeout}
+NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{POLICY_NAME_BYTES - 1}}}")
+"""Of a policy: never a number."""
+DEFAULT = "default"
+"""The name of policy 0, always."""
 
 
 class Policies:
     """The timeout policies of one table."""
 
     def __init__(self, table: Table) -> None:
-        self._rows = table.array(Region.CONTROL, "policies", "u4").reshape(POLICIES_MAX, TIMEOUTS_MAX)
+        rows = table.array(Region.CONTROL, "policies", POLICY)
+        self._rows, self._names = rows["timeout_ms"], rows["name"]
         self._of_zones = table.array(Region.CONTROL, "zones", ZONE)["policy"]
 
+    # -------------------------------------------------------------------------------------------- which
+    def name(self, policy: int) -> str | None:
+        """Return the name of a policy; None where it has none."""
+        return DEFAULT if policy == 0 else self._names[policy].tobytes().rstrip(b"\0").decode("ascii") or None
+
+    def find(self, policy: int | str) -> int:
+        """Return the row of a policy.
+
+        Raises:
+            NothingMatchedError: none has that name.
+        """
+        if isinstance(policy, int):
+            return policy
+        names = {self.name(row): row for row in range(POLICIES_MAX)}
+        if policy not in names:
+            near = nearest(policy, [name for name in names if name])
+            raise NothingMatchedError(
+                f"there is no timeout policy {reprlib.repr(policy)}{hint(near)}", {"policy": policy[:100]} | near
+            )
+        return names[policy]
+
+    def make(self, policy: int | str) -> int:
+        """Return the row of a policy; one with a new name gets a row that says nothing yet.
+
+        Raises:
+            FailedError: all rows are taken.
+        """
+        try:
+            return self.find(policy)
+        except NothingMatchedError:
+            taken = self._rows.any(axis=1) | self._names.any(axis=1)
+            taken |= np.isin(np.arange(POLICIES_MAX), [0, *self._of_zones])
+            free = np.flatnonzero(~taken)
+            if not len(free):
+                raise FailedError(f"all {POLICIES_MAX} timeout policies are taken") from None
+            self._names[free[0]] = np.frombuffer(str(policy).encode().ljust(POLICY_NAME_BYTES, b"\0"), "u1")
+            return int(free[0])
+
+    # -------------------------------------------------------------------------------------------- what
     def get(self, policy: int | None = None) -> dict[str, Any]:
         """Return the lengths of policies in seconds, and the zones that have another policy than 0.
 
         Args:
-            policy: which; None: 0, all that change something, and all that zones have.
+            policy: which; None: 0, all that change something or have a name, and all that zones have.
         """
         zones = {int(zone): int(self._of_zones[zone]) for zone in np.flatnonzero(self._of_zones)}
         if policy is None:
-            shown = sorted({0, *np.flatnonzero(self._rows.any(axis=1)).tolist(), *zones.values()})
+            known = np.flatnonzero(self._rows.any(axis=1) | self._names.any(axis=1)).tolist()
+            shown = sorted({0, *known, *zones.values()})
         else:
             shown = [policy]
             zones = {zone: row for zone, row in zones.items() if row == policy}
         return {
-            "policies": [{"policy": row, "timeouts": self._lengths(row)} for row in shown],
-            "zones": [{"zone": zone, "policy": row} for zone, row in zones.items()],
+            "policies": [{"policy": row, "name": self.name(row), "timeouts": self._lengths(row)} for row in shown],
+            "zones": [{"zone": zone, "policy": row, "name": self.name(row)} for zone, row in zones.items()],
         }
 
     def _lengths(self, policy: int) -> dict[str, float]:
@@ -53,13 +110,37 @@ class Policies:
         for timeout, length_ms in lengths.items():
             self._rows[policy][timeout] = length_ms
 
+    def unset(self, policy: int) -> bool:
+        """Take all lengths of a policy back, its name, and it from its zones; return whether there was anything of it."""
+        had = bool(self._rows[policy].any() or self._names[policy].any() or (self._of_zones == policy).any())
+        self._of_zones[self._of_zones == policy] = 0
+        self._names[policy] = 0
+        self._rows[policy] = 0
+        return had
+
     def set_zone(self, zone: int, policy: int) -> None:
         """Choose the policy of a zone."""
         self._of_zones[zone] = policy
 
 
+def policy(name: str, value: Any) -> int | str:
+    """Read which policy is meant: its row, or its name."""
+    if type(value) is int and 0 <= value < POLICIES_MAX:
+        return value
+    if type(value) is str and NAME.fullmatch(value):
+        return value
+    most = POLICIES_MAX - 1
+    raise bad(name, f"a number from 0 to {most}, or a name of at most {POLICY_NAME_BYTES} of A-Z a-z 0-9 _ . -", value)
+
+
+def name_of(text: str) -> str:
+    """Return the name of a timeout: ours, Open vSwitch's, or that of Linux's sysctl."""
+    name = text.lower().removeprefix("nf_conntrack_").replace("_timeout", "")
+    return ALIASES.get(name, name)
+
+
 def lengths(name: str, value: Any) -> dict[Timeout, int]:
-    """Read a map of timeouts to seconds, nil for the default, into milliseconds.
+    """Read a map of timeouts, by the names of both worlds, to seconds, nil for the default, into milliseconds.
 
     Raises:
         UnknownParameterError: there is no such timeout.
@@ -69,12 +150,13 @@ def lengths(name: str, value: Any) -> dict[Timeout, int]:
         raise bad(name, "a map of timeouts to seconds", value)
     found = {}
     for key, seconds in value.items():
-        if key not in NAMES:
-            near = nearest(key, NAMES)
+        timeout = name_of(str(key))
+        if timeout not in NAMES:
+            near = nearest(timeout, NAMES)
             raise UnknownParameterError(
-                f"there is no timeout {reprlib.repr(key)}{hint(near)}", {"parameter": f"{name}.{key[:100]}"} | near
+                f"there is no timeout {reprlib.repr(key)}{hint(near)}", {"parameter": f"{name}.{key!s:.100}"} | near
             )
-        found[NAMES[key]] = 0 if seconds is None else _milliseconds(f"{name}.{key}", seconds)
+        found[NAMES[timeout]] = 0 if seconds is None else _milliseconds(f"{name}.{key}", seconds)
     if not found:
         raise BadParameterError(f"{name}: names no timeout", {"parameter": name})
     return found

@@ -12,16 +12,15 @@ import numpy as np
 from ..shm import roster
 from ..shm.layout import (
     GLOBAL,
-    MAX_RETRANS_DEFAULT,
     QUOTA,
-    SETTINGS_DEFAULT,
     UNLIMITED,
     ZONE,
     Region,
-    Setting,
 )
 from ..shm.reasons import Reason
 from ..shm.views import Table
+from .policies import Policies
+from .zone_settings import ZoneSettings
 
 COUNTED = {reason: reason.name.lower() for reason in Reason if reason is not Reason.NONE}
 ZONES_SHOWN = 256
@@ -47,6 +46,8 @@ class Stats:
         self._globals = table.array(Region.CONTROL, "globals", GLOBAL)
         self._zones = table.array(Region.CONTROL, "zones", ZONE)
         self._quotas = table.array(Region.CONTROL, "quotas", QUOTA)
+        self._settings = ZoneSettings(table)
+        self._policies = Policies(table)
 
     # -------------------------------------------------------------------------------------------- counters
     def counters(self) -> dict[str, int]:
@@ -88,22 +89,19 @@ class Stats:
         shown = self._quotas["count"] != 0
         shown |= self._quotas["has_limit"] != 0
         shown |= self._zones["policy"] != 0
+        shown |= self._settings.own
         return [self.zone(int(zone)) for zone in np.flatnonzero(shown)]
 
     def zone(self, zone: int) -> dict[str, Any]:
         """Return one zone."""
-        quota, hot = self._quotas[zone], self._zones[zone]
-        settings = int(hot["settings"])
-        found = {
+        quota, policy = self._quotas[zone], int(self._zones[zone]["policy"])
+        return {
             "zone": zone,
             "count": int(quota["count"]),
             "limit": limit_of(quota["limit"] if quota["has_limit"] else self._globals["zone_limit_default"][0]),
             "limit_is_own": bool(quota["has_limit"]),
-            "policy": int(hot["policy"]),
-            "profile": "ovs" if settings & Setting.OVS else "netfilter",
+            "policy": policy,
+            "policy_name": self._policies.name(policy),
+            "settings": self._settings.of(zone),
+            "settings_are_own": self._settings.is_own(zone),
         }
-        if settings & ~Setting.OVS != SETTINGS_DEFAULT:
-            found["settings"] = [bit.name.lower() for bit in Setting if settings & bit & ~Setting.OVS]
-        if hot["max_retrans"] != MAX_RETRANS_DEFAULT:
-            found["max_retrans"] = int(hot["max_retrans"])
-        return found

@@ -19,11 +19,11 @@ from .layout import (
     EXTENSION,
     GLOBAL,
     MAX_RETRANS_DEFAULT,
-    POLICIES_MAX,
+    POLICY,
     POOL_COUNT_SHIFT,
     QUOTA,
     SETTINGS_DEFAULT,
-    TIMEOUTS_MAX,
+    SETTINGS_WORD_DEFAULT,
     UNLIMITED,
     ZONE,
     Region,
@@ -47,7 +47,7 @@ def initialise(
     Args:
         table: all regions mapped, all bytes 0.
         generation: number of this creation, the same in all regions; random when None.
-        policies: POLICY[n] or u4[n, TIMEOUTS_MAX], n <= POLICIES_MAX, the first timeout policies in ms; row 0 is the
+        policies: u4[n, TIMEOUTS_MAX], n <= POLICIES_MAX, the first timeout policies in ms; row 0 is the
             default one, which kernels know and this layer does not.
         secret: 32 bytes, the key of the tuple hash; random when None, given where a run must be repeatable.
     """
@@ -61,13 +61,13 @@ def initialise(
     counts = table.array(Region.CONTROL, "globals", GLOBAL)
     counts["limit"] = table.geometry.connections
     counts["zone_limit_default"] = UNLIMITED
+    counts["settings"] = SETTINGS_WORD_DEFAULT
     table.array(Region.CONTROL, "quotas", QUOTA)["limit"] = UNLIMITED
     zones = table.array(Region.CONTROL, "zones", ZONE)
     zones["settings"] = SETTINGS_DEFAULT
     zones["max_retrans"] = MAX_RETRANS_DEFAULT
     if policies is not None:
-        rows = np.ascontiguousarray(policies).view("u4").reshape(-1, TIMEOUTS_MAX)
-        table.array(Region.CONTROL, "policies", "u4").reshape(POLICIES_MAX, TIMEOUTS_MAX)[: len(rows)] = rows
+        table.array(Region.CONTROL, "policies", POLICY)["timeout_ms"][: len(policies)] = policies
 
     for slab, region, name, dtype in (
         (Slab.ENTRIES, Region.ENTRIES, "entries", ENTRY),

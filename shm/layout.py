@@ -26,7 +26,8 @@ ROSTER_MAX = 256
 """Participants at most: 128 workers, control, keeper, and clients of the shared table such as load and replay."""
 ZONES_MAX = 65536
 POLICIES_MAX = 64
-TIMEOUTS_MAX = 64
+TIMEOUTS_MAX = 56
+POLICY_NAME_BYTES = 32
 BLOCK_RECORDS = 256
 """Records handed to a participant at once, and the length of a chain in the pool."""
 SLOTS = 128
@@ -256,6 +257,7 @@ class Setting(IntEnum):
     CHECKSUM = 1 << 4  # verify checksums
     NO_EXPIRY = 1 << 5  # replay: nothing ever expires
     OVS = 1 << 6  # new connections are judged by the rules of the `ovs` profile, else by those of `netfilter`
+    OWN = 1 << 15  # set for this zone alone; zones without it are set as GLOBAL.settings says
 
 
 # how a zone is set, as packets read it: settings 16 | max_retrans 8 | policy 8, from the lowest bit
@@ -273,9 +275,15 @@ class OnFull(IntEnum):
     EARLY_DROP = 1
 
 
-POLICY = np.dtype([("timeout_ms", "u4", (TIMEOUTS_MAX,))], align=True)
-"""A timeout policy: a length for each Timeout (kernels/timeouts); 0 falls back to the profile's default."""
-POLICY_BYTES = 4 * TIMEOUTS_MAX
+POLICY = np.dtype(
+    [
+        ("timeout_ms", "u4", (TIMEOUTS_MAX,)),  # a length for each Timeout (kernels/timeouts)    config
+        ("name", "u1", (POLICY_NAME_BYTES,)),  # ASCII, filled up with 0; empty: known by its row config
+    ],
+    align=True,
+)
+"""A timeout policy; where a length is 0, the profile's default holds."""
+POLICY_BYTES = 256
 
 GLOBAL = np.dtype(
     [
@@ -283,7 +291,8 @@ GLOBAL = np.dtype(
         ("count", "u4"),  # under count_lock
         ("limit", "u4"),  # config
         ("zone_limit_default", "u4"),  # config: limit of zones without their own
-        ("reserved", "u1", (48,)),
+        ("settings", "u4"),  # config: settings 16 | max_retrans 8 | 0 of zones that are not OWN
+        ("reserved", "u1", (44,)),
         ("repair_lock", "u4"),
         ("roster_lock", "u4"),
         ("reserved2", "u1", (56,)),

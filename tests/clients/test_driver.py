@@ -5,7 +5,7 @@ import pytest
 from zonetrack.clients.driver import CheckFailed, Driver, now_ms
 from zonetrack.clients.traffic import SAMPLE_STRIDE, Packet
 from zonetrack.shm import roster, segment
-from zonetrack.shm.layout import BLOCK_RECORDS, ENTRY, GLOBAL, POLICIES_MAX, TIMEOUTS_MAX, Life, Region
+from zonetrack.shm.layout import BLOCK_RECORDS, ENTRY, GLOBAL, POLICY, Life, Region
 from zonetrack.shm.sizing import Geometry
 
 
@@ -64,7 +64,7 @@ def test_a_connection_that_has_expired_is_missed(table):
 
 def test_refused_connections_are_made_when_others_have_expired(table):
     table.array(Region.CONTROL, "globals", GLOBAL)["limit"] = 100
-    table.array(Region.CONTROL, "policies", "u4").reshape(POLICIES_MAX, TIMEOUTS_MAX)[0] = 20
+    table.array(Region.CONTROL, "policies", POLICY)["timeout_ms"][0] = 20
     driver = sent(table, Packet.SYN, Packet.RST, 250)
     assert driver.sender.stream["finished"] == 250
     assert driver.tally.peak_connections == 100

@@ -7,7 +7,7 @@ import pytest
 from libraries import BOTH
 from zonetrack.clients import errors
 from zonetrack.clients.errors import Code, RemoteProtocolError
-from zonetrack.clients.methods import Limits, Methods, Timeouts, entry
+from zonetrack.clients.methods import Limits, Methods, Timeouts, Zones, entry
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +31,14 @@ QUESTIONS = {
     "flush a zone": (lambda ct: ct.flush(zone=0), "flush", {"zone": 0}),
     "flush and go on": (lambda ct: ct.flush(wait=False), "flush", {"wait": False}),
     "zones of one": (lambda ct: ct.zones(zone=0), "zones", {"zone": 0}),
+    "zones.get": (lambda ct: ct.zones.get(), "zones", {}),
+    "zones.set": (
+        lambda ct: ct.zones.set(0, loose=False, profile="ovs"),
+        "zones.set",
+        {"zone": 0, "settings": {"loose": False, "profile": "ovs"}},
+    ),
+    "zones.unset": (lambda ct: ct.zones.unset(0), "zones.unset", {"zone": 0}),
+    "timeouts.unset": (lambda ct: ct.timeouts.unset("web"), "timeouts.unset", {"policy": "web"}),
     "zones": (lambda ct: ct.zones(), "zones", {}),
     "workers": (lambda ct: ct.workers(), "workers", {}),
     "ports": (lambda ct: ct.ports(), "ports", {}),
@@ -68,7 +76,7 @@ def test_what_goes_over_the_wire(ask, question):
 
 def test_every_method_is_asked_here():
     known = {"count", "delete", "call"}
-    for kind, prefix in ((Methods, ""), (Limits, "limits."), (Timeouts, "timeouts.")):
+    for kind, prefix in ((Methods, ""), (Limits, "limits."), (Timeouts, "timeouts."), (Zones, "zones.")):
         for name, _ in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_") and name not in known:
                 assert any(question.startswith(prefix + name) for question in QUESTIONS), f"nobody asks {prefix + name}"

@@ -1,4 +1,4 @@
-"""stats, coverage, zones, workers and ports against a real service, for people and as JSON."""
+"""stats, coverage, workers and ports against a real service, for people and as JSON."""
 
 import json
 
@@ -40,23 +40,6 @@ def test_coverage_has_every_counter(desk):
     assert set(told) == {reason.name.lower() for reason in Reason if reason is not Reason.NONE}
     lines = [line.split() for line in desk.run("coverage").out.splitlines()]
     assert lines[0] == ["counter", "count"] and [name for name, _ in lines[1:]] == list(told)
-
-
-def test_zones(desk):
-    desk.fill(ZONE + 1, 2)
-    (told,) = json.loads(desk.run("zones", "--zone", ZONE + 1, "--json").out)
-    assert (told["zone"], told["count"], told["profile"]) == (ZONE + 1, 2, "netfilter")
-    lines = [line.split() for line in desk.run("zones").out.splitlines()]
-    assert lines[0][:2] == ["zone", "count"] and [str(ZONE + 1), "2"] in [line[:2] for line in lines]
-
-
-def test_a_zone_that_is_not_in_use(desk):
-    code, out, err = desk.run("zones", "--zone", ZONE + 2)
-    assert (code, out) == (Exit.NOTHING_MATCHED, "")
-    assert err == f"Error: zone {ZONE + 2} has no connections, and nothing of its own\n"
-    desk.run("limits", "set", "--zone", ZONE + 2, 7)
-    assert desk.run("zones", "--zone", ZONE + 2).code == Exit.OK
-    desk.run("limits", "unset", "--zone", ZONE + 2)
 
 
 @pytest.mark.parametrize("command", ["workers", "ports"])

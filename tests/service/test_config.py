@@ -76,6 +76,55 @@ def test_all_that_is_wrong_is_told_at_once(file):
     ]
 
 
+def test_zones_and_timeouts_in_a_file(file):
+    path = file(
+        "[timeouts.web]\nudp_first = 9.5\n[timeouts.7]\ntcp_close = 3\n"
+        '[zones.5]\nprofile = "ovs"\nloose = false\npolicy = "web"\n[zones.6]\npolicy = 7\nmax_retrans = 1'
+    )
+    found = load({}, {}, path).config
+    assert found.timeouts == {"web": {"udp_first": 9.5}, 7: {"tcp_close": 3}}
+    assert found.zones == {
+        5: {"profile": "ovs", "loose": False, "policy": "web"},
+        6: {"policy": 7, "max_retrans": 1},
+    }
+
+
+def test_zones_and_timeouts_in_the_environment():
+    environment = {
+        "ZONETRACK_TIMEOUTS": "web:udp=9.5,icmp=3 7:tcp_close=3",
+        "ZONETRACK_ZONES": "5:profile=ovs,loose=off,policy=web 6:policy=7,max_retrans=1",
+    }
+    loaded = load({}, environment)
+    assert loaded.config.timeouts == {"web": {"udp": 9.5, "icmp": 3}, 7: {"tcp_close": 3}}
+    assert loaded.config.zones == {
+        5: {"profile": "ovs", "loose": False, "policy": "web"},
+        6: {"policy": 7, "max_retrans": 1},
+    }
+    values = {path: row["value"] for path, row in config.page(loaded).items()}
+    assert load(values, {}).config == loaded.config
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[zones.5]\nlose = true", "zones: there is no setting 'lose'; did you mean loose?"),
+        ("[zones.5]\nloose = 1", "zones: 5.loose: true or false, not 1"),
+        ("[zones.65536]\nloose = true", "zones: expected a whole number from 0 to 65,535, found 65536"),
+        ("[zones.5]", "zones: 5: names no setting"),
+        ("[zones]\n5 = 7", "zones: 5: expected a table of settings, found 7"),
+        ("zones = 7", "zones: expected tables of settings, found 7"),
+        ("[zones.5]\npolicy = 64", "zones: 5.policy: a number from 0 to 63"),
+        ("[timeouts.web]\nupd = 5", "timeouts: there is no timeout 'upd'; did you mean udp?"),
+        ("[timeouts.web]\nudp = 'x'", "timeouts: web.udp: seconds from 0.001"),
+        ("[timeouts.64]\nudp = 5", "timeouts: policy: a number from 0 to 63"),
+    ],
+)
+def test_zones_and_timeouts_that_cannot_be(file, content, words):
+    path = file(content)
+    (told,) = complaints({}, {}, path)
+    assert told.startswith(f"{path}: {words}")
+
+
 @pytest.mark.parametrize(("content", "words"), [("workers = ", "not TOML"), (b"\xff", "cannot be read")])
 def test_a_file_that_cannot_be_read(tmp_path, content, words):
     path = tmp_path / "x.toml"

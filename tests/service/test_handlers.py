@@ -22,8 +22,9 @@ from zonetrack.service.handlers import METHODS
 from zonetrack.service.snapshot import PAGE_RECORDS_MAX
 
 NAMES = {
-    *("hello", "stats", "coverage", "workers", "ports", "zones", "count", "dump", "delete", "flush"),
-    *("limits.get", "limits.set", "limits.unset", "timeouts.get", "timeouts.set", "audit", "config.reload", "stop"),
+    *("hello", "stats", "coverage", "workers", "ports", "count", "dump", "delete", "flush", "audit"),
+    *("zones", "zones.set", "zones.unset", "timeouts.get", "timeouts.set", "timeouts.unset"),
+    *("limits.get", "limits.set", "limits.unset", "config.reload", "stop"),
 }
 
 
@@ -202,12 +203,12 @@ def test_a_limit_that_there_is_not_cannot_be_taken_back(client):
 
 # ------------------------------------------------------------------------------------------------ timeouts
 def test_timeouts_are_set_shown_and_taken_back(client):
-    assert client.ask("timeouts.set", policy=2, timeouts={"udp": 5, "tcp_close": 2.5}) == {}
-    assert client.ask("timeouts.set", policy=2, zone=9) == {}
+    assert client.ask("timeouts.set", policy=2, timeouts={"udp": 5, "tcp_close": 2.5}) == {"policy": 2}
+    assert client.ask("timeouts.set", policy=2, zone=9) == {"policy": 2}
     shown = client.ask("timeouts.get")
     assert [row["policy"] for row in shown["policies"]] == [0, 2]
     assert shown["policies"][1]["timeouts"]["udp"] == 5 and shown["policies"][1]["timeouts"]["tcp_close"] == 2.5
-    assert shown["zones"] == [{"zone": 9, "policy": 2}]
+    assert shown["zones"] == [{"zone": 9, "policy": 2, "name": None}]
     client.ask("timeouts.set", policy=2, timeouts={"udp": None, "tcp_close": None})
     client.ask("timeouts.set", policy=0, zone=9)
     assert [row["policy"] for row in client.ask("timeouts.get")["policies"]] == [0]
@@ -219,6 +220,7 @@ def test_timeouts_are_set_shown_and_taken_back(client):
         ({}, BadParameterError),
         ({"policy": 2}, BadParameterError),
         ({"policy": 64, "zone": 1}, BadParameterError),
+        ({"policy": "nobody", "zone": 1}, NothingMatchedError),
         ({"policy": 2, "timeouts": {}}, BadParameterError),
         ({"policy": 2, "timeouts": {"udp": 0}}, BadParameterError),
         ({"policy": 2, "timeouts": {"upd": 5}}, UnknownParameterError),
@@ -230,6 +232,47 @@ def test_timeouts_that_cannot_be_are_refused_and_change_nothing(params, error, c
     with pytest.raises(error):
         client.ask("timeouts.set", **params)
     assert client.ask("timeouts.get") == before
+
+
+def test_a_policy_with_a_name(client):
+    row = client.ask("timeouts.set", policy="web", timeouts={"udp_first": 5})["policy"]
+    assert client.ask("timeouts.set", policy="web", zone=9) == {"policy": row}
+    shown = client.ask("timeouts.get", policy="web")
+    assert (shown["policies"][0]["name"], shown["zones"]) == ("web", [{"zone": 9, "policy": row, "name": "web"}])
+    assert client.ask("zones", zone=9)[0]["policy_name"] == "web"
+    assert client.ask("timeouts.unset", policy="web") == {}
+    assert client.ask("zones", zone=9)[0]["policy"] == 0
+    for method in ("timeouts.unset", "timeouts.get"):
+        with pytest.raises(NothingMatchedError):
+            client.ask(method, policy="web")
+    with pytest.raises(NothingMatchedError):
+        client.ask("timeouts.unset", policy=40)
+
+
+# ------------------------------------------------------------------------------------------------ settings of zones
+def test_a_zone_is_set_and_unset(client):
+    assert client.ask("zones.set", zone=9, settings={"profile": "ovs", "loose": False})["profile"] == "ovs"
+    (zone,) = client.ask("zones", zone=9)
+    assert zone["settings"]["loose"] is False and zone["settings_are_own"]
+    assert zone in client.ask("zones")
+    assert client.ask("zones.unset", zone=9)["loose"] is True
+    with pytest.raises(NothingMatchedError):
+        client.ask("zones.unset", zone=9)
+
+
+@pytest.mark.parametrize(
+    ("params", "error"),
+    [
+        ({"zone": 9}, BadParameterError),
+        ({"zone": 9, "settings": {}}, BadParameterError),
+        ({"zone": 65536, "settings": {"loose": True}}, BadParameterError),
+        ({"zone": 9, "settings": {"loose": False, "lose": True}}, UnknownParameterError),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_and_change_nothing(params, error, client):
+    with pytest.raises(error):
+        client.ask("zones.set", **params)
+    assert not client.ask("zones", zone=9)[0]["settings_are_own"]
 
 
 # ------------------------------------------------------------------------------------------------ orders

@@ -1,9 +1,11 @@
 """A configuration is written into a table, and what it does not name is left alone."""
 
 import pytest
-from zonetrack.clients.errors import BadParameterError
+from zonetrack.clients.errors import BadParameterError, NothingMatchedError
 from zonetrack.service import settings
 from zonetrack.service.config import Config, Limits, Tracking
+from zonetrack.service.policies import Policies
+from zonetrack.service.zone_settings import ZoneSettings
 from zonetrack.shm import segment
 from zonetrack.shm.layout import GLOBAL, QUOTA, SETTINGS_DEFAULT, UNLIMITED, ZONE, Region, Setting
 from zonetrack.shm.sizing import Geometry
@@ -44,9 +46,28 @@ def test_no_limit_is_more_than_the_table_was_made_for(table):
 def test_every_zone_is_judged_alike(table):
     zones = table.array(Region.CONTROL, "zones", ZONE)
     zones["settings"][3] |= Setting.NO_EXPIRY
-    settings.apply(table, Config(tracking=Tracking(loose=False, liberal=True, checksum=False)))
+    settings.apply(table, Config(tracking=Tracking(loose=False, be_liberal=True, checksum=False)))
     judged = SETTINGS_DEFAULT & ~Setting.LOOSE & ~Setting.CHECKSUM | Setting.BE_LIBERAL
     assert zones["settings"][0] == zones["settings"][65535] == judged
     assert zones["settings"][3] == judged | Setting.NO_EXPIRY
     settings.apply(table, Config())
     assert zones["settings"][0] == SETTINGS_DEFAULT
+
+
+def test_zones_and_timeouts_that_are_named(table):
+    zones = {5: {"profile": "ovs", "loose": False, "policy": "web"}, 6: {"policy": 7}}
+    settings.apply(table, Config(timeouts={"web": {"udp_first": 9.5}, 7: {"tcp_close": 3}}, zones=zones))
+    policies, words = Policies(table), ZoneSettings(table)
+    web = policies.find("web")
+    assert policies.get(web)["policies"][0]["timeouts"]["udp"] == 9.5
+    assert policies.get(7)["policies"][0]["timeouts"]["tcp_close"] == 3
+    assert table.array(Region.CONTROL, "zones", ZONE)["policy"][5:7].tolist() == [web, 7]
+    assert (words.of(5)["profile"], words.of(5)["loose"], words.is_own(6)) == ("ovs", False, False)
+    settings.apply(table, Config(tracking=Tracking(be_liberal=True)))
+    assert words.of(5)["profile"] == "ovs" and not words.of(5)["be_liberal"] and words.of(6)["be_liberal"]
+
+
+def test_a_policy_that_there_is_not_is_named(table):
+    with pytest.raises(NothingMatchedError, match="no timeout policy 'wbe'; did you mean web"):
+        settings.apply(table, Config(timeouts={"web": {"udp": 9}}, zones={4: {"loose": False, "policy": "wbe"}}))
+    assert not ZoneSettings(table).is_own(4)

@@ -7,7 +7,7 @@ from tables import Participant
 from zonetrack.service.limits import Quotas
 from zonetrack.service.policies import Policies
 from zonetrack.service.stats import ZONES_SHOWN, Stats
-from zonetrack.shm.layout import SETTINGS_DEFAULT, Setting
+from zonetrack.service.zone_settings import ZoneSettings
 from zonetrack.shm.reasons import Reason
 
 
@@ -45,14 +45,17 @@ def test_zones_that_are_in_use_or_set_are_shown(table, stats):
     Quotas(table).set_zone(2, 10)
     Quotas(table).set_default(99)
     Policies(table).set_zone(3, 7)
-    tables.zones(table)["settings"][3] = SETTINGS_DEFAULT & ~Setting.LOOSE | Setting.OVS
-    tables.zones(table)["max_retrans"][3] = 5
-    common = {"policy": 0, "profile": "netfilter"}
+    ZoneSettings(table).set(3, {"loose": False, "profile": "ovs", "max_retrans": 5})
+    ZoneSettings(table).set(4, {"loose": True})
+    settings = ZoneSettings(table).of(0)
+    common = {"policy": 0, "policy_name": "default", "settings": settings, "settings_are_own": False}
     assert stats.zones() == [
         {"zone": 1, "count": 5, "limit": 99, "limit_is_own": False} | common,
         {"zone": 2, "count": 0, "limit": 10, "limit_is_own": True} | common,
         {"zone": 3, "count": 0, "limit": 99, "limit_is_own": False}
-        | {"policy": 7, "profile": "ovs", "settings": ["seq_check", "checksum"], "max_retrans": 5},
+        | {"policy": 7, "policy_name": None, "settings_are_own": True}
+        | {"settings": settings | {"loose": False, "profile": "ovs", "max_retrans": 5}},
+        {"zone": 4, "count": 0, "limit": 99, "limit_is_own": False} | common | {"settings_are_own": True},
     ]
 
 

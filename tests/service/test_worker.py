@@ -15,7 +15,7 @@ from zonetrack.service.board import Board
 from zonetrack.service.children import Child
 from zonetrack.service.worker import Worker
 from zonetrack.shm import port, roster, segment
-from zonetrack.shm.layout import GLOBAL, POLICIES_MAX, TIMEOUTS_MAX, CtState, Region
+from zonetrack.shm.layout import GLOBAL, POLICY, CtState, Region
 from zonetrack.shm.queues import Queues
 from zonetrack.shm.sizing import Geometry
 
@@ -156,7 +156,7 @@ def test_a_hurried_worker_does_not_wait_until_they_are_empty(place):
 
 def test_what_has_expired_is_freed_though_nothing_comes(place):
     at = place()
-    lengths = at.table.array(Region.CONTROL, "policies", "u4").reshape(POLICIES_MAX, TIMEOUTS_MAX)
+    lengths = at.table.array(Region.CONTROL, "policies", POLICY)["timeout_ms"]
     lengths[0, Timeout.UDP] = 1
     at.start()
     at.until_ready()

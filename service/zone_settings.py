@@ -1,0 +1,121 @@
+"""How the packets of each zone are judged: settings by name, of all zones and of single ones.
+
+A zone is set as all zones are, until it is set on its own; from then on what is said of all leaves it alone.  Every change
+is one store of one word, which packets see at once; whose profile judges a connection was decided when it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..clients.errors import BadParameterError, UnknownParameterError
+from ..shm.layout import GLOBAL, MAX_RETRANS_SHIFT, ZONE, ZONE_BYTES, Region, Setting, offset
+from ..shm.views import Table
+from .parameters import Reader, bad, flag, hint, nearest, whole
+
+PROFILES = ("netfilter", "ovs")
+PROFILE, MAX_RETRANS = "profile", "max_retrans"
+SWITCHES = {
+    setting.name.lower(): setting
+    for setting in (
+        *(Setting.LOOSE, Setting.BE_LIBERAL, Setting.IGNORE_INVALID_RST, Setting.SEQ_CHECK, Setting.CHECKSUM),
+    )
+}
+"""Settings that are on or off."""
+JUDGED = int(Setting.OVS | sum(SWITCHES.values())) | 0xFF << MAX_RETRANS_SHIFT
+"""Bits of a zone's word that say how packets are judged."""
+
+
+def profile(name: str, value: Any) -> str:
+    """Read the name of a profile."""
+    if value not in PROFILES:
+        raise bad(name, " or ".join(PROFILES), value)
+    return value
+
+
+READERS: dict[str, Reader] = {PROFILE: profile} | dict.fromkeys(SWITCHES, flag) | {MAX_RETRANS: whole(0, 255)}
+"""By name: takes a setting as it came over the wire."""
+
+
+def changes(name: str, value: Any) -> dict[str, Any]:
+    """Read a map of settings.
+
+    Raises:
+        UnknownParameterError: there is no such setting.
+        BadParameterError: a value cannot be, or there is none.
+    """
+    if type(value) is not dict:
+        raise bad(name, "a map of settings", value)
+    found = {}
+    for key, one in value.items():
+        if key not in READERS:
+            near = nearest(str(key), READERS)
+            raise UnknownParameterError(
+                f"there is no setting {key!r:.100}{hint(near)}", {"parameter": f"{name}.{key!s:.100}"} | near
+            )
+        found[key] = READERS[key](f"{name}.{key}", one)
+    if not found:
+        raise BadParameterError(f"{name}: names no setting", {"parameter": name})
+    return found
+
+
+def changed(word: int, wanted: Mapping[str, Any]) -> int:
+    """Return a zone's word with some settings changed."""
+    for name, value in wanted.items():
+        if name == MAX_RETRANS:
+            word = word & ~(0xFF << MAX_RETRANS_SHIFT) | value << MAX_RETRANS_SHIFT
+        else:
+            bit = Setting.OVS if name == PROFILE else SWITCHES[name]
+            word = word | bit if value in (True, "ovs") else word & ~bit
+    return word
+
+
+def shown(word: int) -> dict[str, Any]:
+    """Return the settings of a zone's word by name."""
+    return {
+        PROFILE: PROFILES[bool(word & Setting.OVS)],
+        **{name: bool(word & setting) for name, setting in SWITCHES.items()},
+        MAX_RETRANS: word >> MAX_RETRANS_SHIFT & 0xFF,
+    }
+
+
+class ZoneSettings:
+    """The settings of the zones of one table."""
+
+    def __init__(self, table: Table) -> None:
+        words = table.array(Region.CONTROL, "zones", "u4").reshape(-1, ZONE_BYTES // 4)
+        self._words = words[:, int(offset(ZONE, "settings")) // 4]
+        self._default = table.array(Region.CONTROL, "globals", GLOBAL)["settings"]
+
+    @property
+    def own(self) -> np.ndarray:
+        """Of each zone, whether it is set on its own."""
+        return self._words & np.uint32(Setting.OWN) != 0
+
+    def of(self, zone: int) -> dict[str, Any]:
+        """Return how a zone is set."""
+        return shown(int(self._words[zone]))
+
+    def is_own(self, zone: int) -> bool:
+        """Return whether a zone is set on its own."""
+        return bool(self._words[zone] & Setting.OWN)
+
+    def set(self, zone: int, wanted: Mapping[str, Any]) -> None:
+        """Change some settings of a zone, which is set on its own from now on."""
+        self._words[zone] = changed(int(self._words[zone]), wanted) | Setting.OWN
+
+    def unset(self, zone: int) -> bool:
+        """Set a zone as all are; return whether it was set on its own."""
+        was = self.is_own(zone)
+        self._words[zone] = int(self._words[zone]) & ~(JUDGED | Setting.OWN) | int(self._default[0])
+        return was
+
+    def set_all(self, wanted: Mapping[str, Any]) -> None:
+        """Change some settings of all zones but those that are set on their own."""
+        self._default[0] = changed(int(self._default[0]), wanted)
+        words = np.where(self.own, self._words, self._words & np.uint32(~JUDGED & 0xFFFFFFFF) | self._default[0])
+        differ = np.flatnonzero(words != self._words)
+        self._words[differ] = words[differ]
