@@ -790,6 +790,150 @@ WAITS_MAX = 128
 TIMESPEC = np.dtype([("seconds", "i8"), ("nanoseconds", "i8")], align=True)
 """struct timespec of a 64-bit machine."""
 
+# ---------------------------------------------------------------------------------------------------- rules
+RULES_MAX = 4096
+"""Rules of all tables: a summary of one word has a bit for each word of a set of so many."""
+RULE_TABLES_MAX = 255
+NO_TABLE = 0xFFFFFFFF
+GENERATION_BYTES_MAX = 16 << 20
+"""Of one generation of rules, compiled; two have a place."""
+
+FIELDS = np.dtype(
+    [
+        ("src", "u8", (2,)),  # as in a key: an IPv4 address stands in the second word
+        ("dst", "u8", (2,)),
+        ("label", "u8", (2,)),  # of the connection, as EXTENSION has it
+        ("mark", "u4"),  # of the connection
+        ("zone", "u2"),  # that the packet was tracked in last
+        ("in_port", "u2"),  # number of the port that it came from, from 1
+        ("sport", "u2"),  # of ICMP: type
+        ("dport", "u2"),  # of ICMP: code
+        ("vlan", "u2"),  # VLAN_PRESENT and the number of the outer tag, 0 without one
+        ("eth_type", "u2"),  # behind the tags
+        ("tcp_flags", "u2"),
+        ("ct_state", "u1"),  # CtState bits, 0 before the packet is tracked
+        ("protocol", "u1"),  # of IP
+        ("frag", "u1"),  # FRAG_ANY | FRAG_LATER
+        ("reserved", "u1", (3,)),
+    ],
+    align=True,
+)
+"""What rules can ask of a packet.  Private to a process."""
+FIELDS_BYTES = 72
+FIELDS_WORDS = FIELDS_BYTES // 8
+VLAN_PRESENT = 0x1000
+FRAG_ANY, FRAG_LATER = 1, 2
+
+RULE = np.dtype(
+    [
+        ("value", "u8", (FIELDS_WORDS,)),  # of FIELDS, under `mask`
+        ("mask", "u8", (FIELDS_WORDS,)),
+        ("sport_low", "u2"),  # inclusive, as all of these
+        ("sport_high", "u2"),
+        ("dport_low", "u2"),
+        ("dport_high", "u2"),
+        ("first_op", "u4"),
+        ("op_count", "u4"),  # 0: drop
+    ],
+    align=True,
+)
+RULE_BYTES = 160
+
+
+class OpKind(IntEnum):
+    """What a step of a rule's actions does."""
+
+    OUTPUT = 1  # to port `argument`
+    IN_PORT = 2  # back to where it came from
+    NORMAL = 3  # as a switch does
+    CT = 4  # track it
+    CT_CLEAR = 5  # forget that it was tracked
+    GOTO = 6  # go on with table `argument`
+
+
+class ZoneFrom(IntEnum):
+    """Where a ct() has its zone from."""
+
+    NUMBER = 0
+    VLAN = 1  # the number in the packet's tag, 0 without one
+    IN_PORT = 2  # the number of the port that it came from
+    PORT = 3  # what the configuration says for that port
+
+
+OP = np.dtype(
+    [
+        ("kind", "u4"),  # OpKind
+        ("argument", "u4"),
+        ("zone", "u2"),  # of a CT with ZoneFrom.NUMBER
+        ("zone_from", "u1"),  # ZoneFrom
+        ("commit", "u1"),
+        ("next_table", "u4"),  # of a CT: where to go on, NO_TABLE: with the next op
+        ("action", "u8"),  # of a CT: offset of its ACTION, 0: none
+        ("reserved", "u8"),
+    ],
+    align=True,
+)
+OP_BYTES = 32
+
+SUBSET = np.dtype(
+    [
+        ("rules", "u8"),  # offset of u4[count], numbers of rules, the strongest first
+        ("dimensions", "u8"),  # offset of DIMENSION[dimension_count]
+        ("count", "u4"),
+        ("dimension_count", "u4"),  # 0: so few rules that they are gone through
+        ("words", "u4"),  # of 64 rules each, of a row behind its summary
+        ("reserved", "u4"),
+    ],
+    align=True,
+)
+"""Rules of one table that packets of some ct_states can match."""
+SUBSET_BYTES = 32
+
+DIMENSION = np.dtype(
+    [
+        ("bounds", "u8"),  # offset of u8[count], ascending from 0: where each interval begins
+        ("rows_of", "u8"),  # offset of u4[count]: the row of each interval
+        ("rows", "u8"),  # offset of u8[.., 1 + words]: which words are not 0, then a bit for each rule
+        ("count", "u4"),  # of intervals, at least 1
+        ("place", "u2"),  # of the value in FIELDS, in bytes
+        ("size", "u2"),  # of the value: 1, 2, 4 or 8 bytes
+    ],
+    align=True,
+)
+"""One field, cut into intervals in each of which the same rules can match."""
+DIMENSION_BYTES = 32
+DIMENSIONS_MAX = 24
+
+GENERATION = np.dtype(
+    [
+        ("number", "u8"),
+        ("bytes", "u8"),  # of all of it
+        ("tables", "u8"),  # offset of u4[RULE_TABLES_MAX + 1]: offset of u2[256], a subset + 1 by ct_state, or 0
+        ("rules", "u8"),  # offset of RULE[rule_count]
+        ("ops", "u8"),  # offset of OP[op_count]
+        ("subsets", "u8"),  # offset of SUBSET[subset_count]
+        ("actions", "u8"),  # offset of ACTION[action_count]
+        ("hits", "u8"),  # offset of HIT[workers, rule_count]
+        ("text", "u8"),  # offset of the rules as text
+        ("rule_count", "u4"),
+        ("op_count", "u4"),
+        ("subset_count", "u4"),
+        ("action_count", "u4"),
+        ("text_bytes", "u4"),
+        ("workers", "u4"),
+        ("asks_label", "u4"),  # 1: some rule asks for ct_label
+        ("reserved", "u4"),
+        ("reserved1", "u8", (3,)),
+    ],
+    align=True,
+)
+"""The beginning of a set of rules as workers read it; offsets count from here."""
+GENERATION_BYTES = 128
+
+HIT = np.dtype([("packets", "u8"), ("bytes", "u8")], align=True)
+"""What has met a rule, by one worker, who alone writes it."""
+HIT_BYTES = 16
+
 # ---------------------------------------------------------------------------------------------------- what clients are shown
 CONNECTION = np.dtype(
     [
@@ -961,5 +1105,9 @@ assert CONNECTION.itemsize == CONNECTION_BYTES and _no_implicit_padding(CONNECTI
 assert INTERFACE.itemsize == INTERFACE_BYTES and REPLAY_BURST_PACKETS <= BURST_PACKETS_MAX
 assert RING.itemsize == RING_BYTES and DESCRIPTOR.itemsize == DESCRIPTOR_BYTES
 assert END.itemsize == END_BYTES and QUEUE.itemsize == QUEUE_BYTES
+assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
+assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES
+assert GENERATION.itemsize == GENERATION_BYTES and HIT.itemsize == HIT_BYTES and RULES_MAX <= 64 * 64
+assert all(_no_implicit_padding(one) for one in (FIELDS, RULE, OP, SUBSET, DIMENSION, GENERATION, HIT))
 assert FRAME_SLOT_BYTES // LINE_BYTES % 2 == 1 and FRAME_SLOT_BYTES % LINE_BYTES == 0
 assert ROSTER_MAX < USED and HEADER.itemsize <= HEADER_BYTES

@@ -1,0 +1,44 @@
+"""Rules looked at before anybody goes by them: read, compiled, and told of in figures.
+
+Away from its service nobody knows the numbers of ports, so any name of one will do; what the service says counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from . import rules_compile, rules_file
+from .rules import Names, Rule, RulesError
+
+
+def check(text: str, form: str, names: Names) -> tuple[list[Rule], dict[str, Any]]:
+    """Return the rules of a file, and what there is to tell of them.
+
+    Args:
+        text: all of it.
+        form: one of ``rules_file.FORMATS``.
+        names: what stands for ports and the like.
+
+    Raises:
+        RulesError: with all that is wrong.
+    """
+    rules = rules_file.read(text, form, names)
+    compiled = rules_compile.compile_rules(rules)
+    return rules, {"rules": len(rules), "tables": len({rule.table for rule in rules}), "bytes": len(compiled)}
+
+
+def check_file(path: str) -> dict[str, Any]:
+    """Check a file by itself.
+
+    Raises:
+        RulesError: with all that is wrong, the file's name before it.
+    """
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RulesError([f"{path}: cannot be read: {error}"]) from error
+    try:
+        return check(text, rules_file.format_of(path), Names(invents_ports=True))[1]
+    except RulesError as error:
+        raise RulesError([f"{path}: {complaint}" for complaint in error.complaints]) from error
