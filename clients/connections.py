@@ -36,6 +36,13 @@ TCP_STATES = (
     "SYN_SENT2",
 )
 """By the number of the state."""
+PEER_STATES = (
+    *("CLOSED", "LISTEN", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "CLOSE_WAIT", "FIN_WAIT_1", "CLOSING", "LAST_ACK"),
+    *("FIN_WAIT_2", "TIME_WAIT"),
+)
+"""States of one side of a TCP connection in the `ovs` profile, by their numbers (Open vSwitch's enum ct_dpif_tcp_state)."""
+COALESCED = {"FIN_WAIT_2": "TIME_WAIT", "SYN_RECV": "ESTABLISHED"}
+"""Where Open vSwitch shows one state for both sides, it does not tell these apart."""
 STATUS = {
     "seen_reply": 1 << 1,
     "assured": 1 << 2,
@@ -43,6 +50,7 @@ STATUS = {
     "helper": 1 << 4,
     "fixed_timeout": 1 << 5,
     "related": 1 << 6,
+    "ovs": 1 << 7,
 }
 """Bits of a row's status, by the names that are shown."""
 HEADINGS = ("proto", "zone", "source", "destination", "state", "status", "packets", "bytes", "timeout")
@@ -139,10 +147,11 @@ def describe(
         "orig": orig,
         "reply": reply,
     }
+    shown = [name for name, bit in status.items() if row["status"] & bit]
     if protocol == TCP:
         state = row["state"]
-        connection["state"] = states[state] if state < len(states) else str(state)
-    connection["status"] = [name for name, bit in status.items() if row["status"] & bit]
+        connection |= _peers(state) if "ovs" in shown else {"state": _named(states, state)}
+    connection["status"] = shown
     connection["timeout"] = row["timeout_ms"] // 1000
     if row["mark"]:
         connection["mark"] = row["mark"]
@@ -153,6 +162,21 @@ def describe(
     connection["start"] = row["start_ms"] / 1000
     connection["id"] = row["id"]
     return connection
+
+
+def _named(names: Sequence[str], number: int) -> str:
+    return names[number] if number < len(names) else str(number)
+
+
+def _peers(state: int) -> dict[str, str]:
+    """Return the states of both sides, and the one that stands for them: that of the side which has come further."""
+    orig, reply = state & 0xF, state >> 4
+    highest = _named(PEER_STATES, max(orig, reply))
+    return {
+        "state": COALESCED.get(highest, highest),
+        "state_orig": _named(PEER_STATES, orig),
+        "state_reply": _named(PEER_STATES, reply),
+    }
 
 
 def address(family: int, packed: bytes) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .connections import ICMP, ICMPV6, Connection
+from .connections import COALESCED, ICMP, ICMPV6, Connection
 
 GRE = 47
 
@@ -71,7 +71,6 @@ OVS_STATES = {
     "CLOSE": "CLOSING",
 }
 """What Open vSwitch calls Linux's states (lib/netlink-conntrack.c, nl_ct_tcp_state_to_dpif)."""
-OVS_COALESCED = {"FIN_WAIT_2": "TIME_WAIT", "SYN_RECV": "ESTABLISHED"}
 OVS_STATUS = {
     "related": "EXPECTED",
     "seen_reply": "SEEN_REPLY",
@@ -112,7 +111,7 @@ def ovs(connection: Connection, more: bool = False, statistics: bool = False) ->
         parts.append(f"timeout={connection['timeout']}")
     parts += [f"{name}={connection[name]}" for name in ("mark", "labels") if name in connection]
     if "state" in connection:
-        parts.append(f"protoinfo=({_ovs_state(connection['state'], more)})")
+        parts.append(f"protoinfo=({_ovs_state(connection, more)})")
     if "helper" in connection:
         parts.append(f"helper={connection['helper']}")
     if more and "src" in connection.get("parent", ()):
@@ -131,12 +130,15 @@ def _ovs_tuple(flow: dict[str, Any], protocol: int, statistics: bool) -> str:
     return text
 
 
-def _ovs_state(state: str, more: bool) -> str:
-    """Return the state of both sides: Linux has one for the connection, which stands for either."""
-    name = OVS_STATES.get(state, state)
-    if more:
-        return f"state_orig={name},state_reply={name},flags_orig=0,flags_reply=0"
-    return f"state={OVS_COALESCED.get(name, name)}"
+def _ovs_state(connection: Connection, more: bool) -> str:
+    """Return the states of both sides; Linux has one for the connection, which stands for either."""
+    one: str = connection["state"]
+    if "state_orig" in connection:
+        orig, reply = connection["state_orig"], connection["state_reply"]
+    else:
+        orig = reply = OVS_STATES.get(one, one)
+        one = COALESCED.get(orig, orig)
+    return f"state_orig={orig},state_reply={reply},flags_orig=0,flags_reply=0" if more else f"state={one}"
 
 
 # ---------------------------------------------------------------------------------------------------- lines

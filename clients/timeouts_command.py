@@ -30,6 +30,10 @@ def policy_of(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
+def _length(timeouts: Mapping[str, float], name: str) -> str:
+    return f"{timeouts[name]:g}" if name in timeouts else "-"
+
+
 POLICY = Checked("policy", policy_of)
 
 
@@ -50,9 +54,9 @@ def show(socket: str | None, instance: str | None, policy: int | str | None, as_
         print_json(told)
         return
     policies = told["policies"]
-    names = list(policies[0]["timeouts"])
-    rows = [(name, *(f"{one['timeouts'][name]:g}" for one in policies)) for name in names]
-    tables.show(("timeout", *(f"policy {called(one)}" for one in policies)), rows)
+    names = dict.fromkeys(name for one in policies for name in one["timeouts"])
+    rows = [(name, *(_length(one["timeouts"], name) for one in policies)) for name in names]
+    tables.show(("timeout", *(f"policy {called(one)} {one['profile']}" for one in policies)), rows)
     if told["zones"]:
         tables.show(("zone", "policy"), [(str(one["zone"]), called(one)) for one in told["zones"]])
 

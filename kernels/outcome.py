@@ -2,10 +2,11 @@
 
     bits    what
     0..7    Outcome
-    8..15   Timeout by which the expiry is put off; 255: it is not
+    8..15   Timeout by which the expiry is put off, with the bit of its profile; 255: it is not
     16..23  its cap: the shorter of the two lengths counts (kernels/timeouts, ``term_ms``)
     24      UNCOUNTED: the packet is let by, but not accounted
     25      SHORTEN: the expiry may only be brought forward
+    26      NEW_AGAIN: the packet of a connection that is as good as new; only in the `ovs` profile
     32..39  Reason
 
 Bits 8..23 together are called the *term*.  The word is a value between kernels of one process, never stored.
@@ -32,6 +33,7 @@ NO_TERM = u64(0xFFFF)
 """The expiry stays what it is."""
 UNCOUNTED = u64(1 << 24)
 SHORTEN = u64(1 << 25)
+NEW_AGAIN = u64(1 << 26)
 KEEP_EXPIRY = NO_TERM << EIGHT
 """NO_TERM in its place; or-ed onto an outcome it takes any term back."""
 
@@ -61,6 +63,12 @@ def let_by(reason):
 def invalid(reason):
     """Return the outcome of a packet that is no part of the connection."""
     return _INVALID | KEEP_EXPIRY | UNCOUNTED | (reason << THIRTY_TWO)
+
+
+@inlined
+def because(outcome, reason):
+    """Return an outcome that has no Reason, with one."""
+    return outcome | (reason << THIRTY_TWO)
 
 
 @inlined

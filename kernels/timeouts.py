@@ -1,7 +1,8 @@
 """How long a connection may be silent: the names of all timeouts, their defaults, and the length that a policy gives.
 
-Names and defaults are those of Linux nf_conntrack (net.netfilter.nf_conntrack_*_timeout_*, Linux 6.18).  A policy is a
-row of lengths in milliseconds; 0 in a row means the default, so a row of zeros is a policy that changes nothing.
+Names and defaults are those of Linux nf_conntrack (net.netfilter.nf_conntrack_*_timeout_*, Linux 6.18) and of Open vSwitch
+(ovs-vswitchd.conf.db, CT_Timeout_Policy); what both have has one name and two defaults.  A policy is a row of lengths in
+milliseconds; 0 in a row means the default of the connection's profile, so a row of zeros is a policy that changes nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..shm.layout import POLICY_BYTES, TIMEOUTS_MAX
 from . import memory
@@ -46,6 +48,11 @@ class Timeout(IntEnum):
     SCTP_SHUTDOWN_RECD = 23
     SCTP_SHUTDOWN_ACK_SENT = 24
     SCTP_HEARTBEAT_SENT = 25
+    UDP_FIRST = 26  # Open vSwitch's, for all that is neither TCP nor ICMP: one packet was seen
+    UDP_SINGLE = 27  # several, from one side
+    UDP_MULTIPLE = 28  # from both
+    ICMP_FIRST = 29
+    ICMP_REPLY = 30
 
 
 DEFAULTS_S = {
@@ -76,21 +83,48 @@ DEFAULTS_S = {
     Timeout.SCTP_SHUTDOWN_ACK_SENT: 3,
     Timeout.SCTP_HEARTBEAT_SENT: 30,
 }
-assert set(DEFAULTS_S) == set(Timeout) and max(Timeout) < TIMEOUTS_MAX
 
-DEFAULTS_MS = np.zeros(TIMEOUTS_MAX, np.uint32)
-"""u32[TIMEOUTS_MAX], milliseconds; 0 where there is no such timeout."""
-for _timeout, _seconds in DEFAULTS_S.items():
-    DEFAULTS_MS[_timeout] = 1000 * _seconds
-DEFAULTS_MS.setflags(write=False)
+DEFAULTS_OVS_S = {
+    Timeout.TCP_SYN_SENT: 30,
+    Timeout.TCP_SYN_RECV: 30,
+    Timeout.TCP_ESTABLISHED: 86400,
+    Timeout.TCP_FIN_WAIT: 900,
+    Timeout.TCP_TIME_WAIT: 45,
+    Timeout.TCP_CLOSE: 30,
+    Timeout.UDP_FIRST: 60,
+    Timeout.UDP_SINGLE: 60,
+    Timeout.UDP_MULTIPLE: 30,
+    Timeout.ICMP_FIRST: 60,
+    Timeout.ICMP_REPLY: 30,
+}
+assert set(DEFAULTS_S) | set(DEFAULTS_OVS_S) == set(Timeout) and max(Timeout) < TIMEOUTS_MAX
+
+OVS = 1 << 6
+"""Beside a Timeout: as the `ovs` profile has it."""
+assert TIMEOUTS_MAX <= OVS
+
+
+def compile_defaults() -> NDArray[np.uint32]:
+    """Return DEFAULTS_MS; what a profile does not know is as long as in the other."""
+    defaults = np.zeros(2 * OVS, np.uint32)
+    for profile, first, other in ((0, DEFAULTS_S, DEFAULTS_OVS_S), (OVS, DEFAULTS_OVS_S, DEFAULTS_S)):
+        for timeout in Timeout:
+            defaults[profile | timeout] = 1000 * (first[timeout] if timeout in first else other[timeout])
+    defaults.setflags(write=False)
+    return defaults
+
+
+DEFAULTS_MS = compile_defaults()
+"""u32[2 * OVS], milliseconds, by Timeout with the bit of its profile; 0 where there is no such timeout."""
 
 _POLICY_BYTES = u64(POLICY_BYTES)
+_TIMEOUT = u64(OVS - 1)
 
 
 @inlined
 def length_ms(views, policy, timeout):
-    """Return the length of a Timeout in a policy, in milliseconds."""
-    length = memory.le32(views.policies + policy * _POLICY_BYTES + timeout * FOUR)
+    """Return the length of a Timeout, with the bit of its profile, in a policy, in milliseconds."""
+    length = memory.le32(views.policies + policy * _POLICY_BYTES + (timeout & _TIMEOUT) * FOUR)
     if length == ZERO:
         length = u64(DEFAULTS_MS[timeout])
     return length

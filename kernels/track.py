@@ -1,6 +1,7 @@
 """The spine between table and protocols: may a packet open a connection, how does one begin, what does a packet do to it.
 
-The rules are those of the `netfilter` profile: states, windows and verdicts of Linux nf_conntrack.
+The rules below are those of the `netfilter` profile: states, windows and verdicts of Linux nf_conntrack.  A connection that
+begins in a zone of the `ovs` profile has its own for all its life: kernels/ovs.
 
     new          the opener's packet, as long as no reply was seen
     est          a reply; and every packet of the opener after one
@@ -11,9 +12,9 @@ The rules are those of the `netfilter` profile: states, windows and verdicts of 
 
 from __future__ import annotations
 
-from ..shm.layout import ENTRY, CtState, PacketKind, Status, VerdictFlag, Way
+from ..shm.layout import ENTRY, CtState, PacketKind, Setting, Status, VerdictFlag, Way
 from ..shm.reasons import Reason
-from . import flow_states, icmp, outcome, tcp
+from . import flow_states, icmp, outcome, ovs, tcp
 from .jit import inlined, kernel
 from .memory import record_at
 from .outcome import Outcome
@@ -23,6 +24,7 @@ _TCP, _ICMP_QUERY = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY)
 _NONE = u64(Reason.NONE)
 _SEEN_REPLY, _STATUS_ASSURED = u64(Status.SEEN_REPLY), u64(Status.ASSURED)
 _FIXED_TIMEOUT = u64(Status.FIXED_TIMEOUT)
+_OVS, _OVS_ZONE = u64(Status.OVS), u64(Setting.OVS)
 _RESTART, _INVALID = u64(Outcome.RESTART), u64(Outcome.INVALID)
 _COMMITTED, _ASSURED = u64(VerdictFlag.COMMITTED), u64(VerdictFlag.ASSURED)
 
@@ -43,6 +45,8 @@ def opens(parsed, settings):
         parsed: PARSED with reason NONE, of kind FLOW, TCP or ICMP_QUERY.
         settings: u64, Setting bits of the zone.
     """
+    if settings & _OVS_ZONE != ZERO:
+        return ovs.opens(parsed)
     kind = u64(parsed.kind)
     if kind == _TCP:
         return tcp.opens(parsed, settings)
@@ -63,6 +67,8 @@ def begin(entry, parsed, settings):
     Returns:
         u64, the term of its expiry (kernels/outcome).
     """
+    if settings & _OVS_ZONE != ZERO:
+        return ovs.begin(entry, parsed)
     if u64(parsed.kind) == _TCP:
         return tcp.begin(entry, parsed)
     return flow_states.begin(entry, parsed)
@@ -90,6 +96,8 @@ def update(entry, way, parsed, settings, now_ms, verdict):
         Reference behaviour of Linux 6.18's nf_conntrack.
     """
     record = entry_at(entry)
+    if u64(record.status) & _OVS != ZERO:
+        return ovs.update(entry, way, parsed, settings, verdict)
     if u64(parsed.kind) == _TCP:
         result = tcp.update(entry, way, parsed, settings, now_ms)
     else:

@@ -13,27 +13,25 @@ from typing import Any
 import numpy as np
 
 from ..clients.errors import BadParameterError, FailedError, NothingMatchedError, UnknownParameterError
-from ..kernels.timeouts import DEFAULTS_MS, Timeout
-from ..shm.layout import POLICIES_MAX, POLICY, POLICY_NAME_BYTES, ZONE, Region
+from ..kernels.timeouts import DEFAULTS_MS, DEFAULTS_OVS_S, DEFAULTS_S, OVS, Timeout
+from ..shm.layout import POLICIES_MAX, POLICY, POLICY_NAME_BYTES, TIMEOUTS_MAX, ZONE, Region, Setting
 from ..shm.views import Table
+from . import labels
 from .parameters import bad, hint, nearest
 
 MS_MAX = (1 << 32) - 1
-ALIASES = {
-    "udp_first": "udp",
-    "udp_single": "udp",
-    "udp_multiple": "udp_stream",
-    "icmp_first": "icmp",
-    "icmp_reply": "icmp",
-    "tcp_retransmit": "tcp_max_retrans",
-    "tcp_unack": "tcp_unacknowledged",
-}
-"""Open vSwitch's names where they are others than Linux's (lib/netlink-conntrack.c has them so for the kernel)."""
+ALIASES = {"tcp_retransmit": "tcp_max_retrans", "tcp_unack": "tcp_unacknowledged"}
+"""Open vSwitch's names where they are others than Linux's for the same (lib/netlink-conntrack.c)."""
 NAMES = {timeout.name.lower(): timeout for timeout in Timeout}
 NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{POLICY_NAME_BYTES - 1}}}")
 """Of a policy: never a number."""
 DEFAULT = "default"
 """The name of policy 0, always."""
+DEFAULTS = {
+    labels.NETFILTER: (0, frozenset(DEFAULTS_S)),
+    labels.OVS: (OVS, frozenset(DEFAULTS_OVS_S)),
+}
+"""By profile: the bit of it in DEFAULTS_MS, and the timeouts that it has."""
 
 
 class Policies:
@@ -42,7 +40,7 @@ class Policies:
     def __init__(self, table: Table) -> None:
         rows = table.array(Region.CONTROL, "policies", POLICY)
         self._rows, self._names = rows["timeout_ms"], rows["name"]
-        self._of_zones = table.array(Region.CONTROL, "zones", ZONE)["policy"]
+        self._zones = table.array(Region.CONTROL, "zones", ZONE)
 
     # -------------------------------------------------------------------------------------------- which
     def name(self, policy: int) -> str | None:
@@ -75,7 +73,7 @@ class Policies:
             return self.find(policy)
         except NothingMatchedError:
             taken = self._rows.any(axis=1) | self._names.any(axis=1)
-            taken |= np.isin(np.arange(POLICIES_MAX), [0, *self._of_zones])
+            taken |= np.isin(np.arange(POLICIES_MAX), [0, *self._zones["policy"]])
             free = np.flatnonzero(~taken)
             if not len(free):
                 raise FailedError(f"all {POLICIES_MAX} timeout policies are taken") from None
@@ -86,10 +84,14 @@ class Policies:
     def get(self, policy: int | None = None) -> dict[str, Any]:
         """Return the lengths of policies in seconds, and the zones that have another policy than 0.
 
+        What a policy leaves to the default depends on the profile: a policy is shown once for each profile that its zones
+        have, and as `netfilter` where it has none.
+
         Args:
             policy: which; None: 0, all that change something or have a name, and all that zones have.
         """
-        zones = {int(zone): int(self._of_zones[zone]) for zone in np.flatnonzero(self._of_zones)}
+        of_zones = self._zones["policy"]
+        zones = {int(zone): int(of_zones[zone]) for zone in np.flatnonzero(of_zones)}
         if policy is None:
             known = np.flatnonzero(self._rows.any(axis=1) | self._names.any(axis=1)).tolist()
             shown = sorted({0, *known, *zones.values()})
@@ -97,13 +99,28 @@ class Policies:
             shown = [policy]
             zones = {zone: row for zone, row in zones.items() if row == policy}
         return {
-            "policies": [{"policy": row, "name": self.name(row), "timeouts": self._lengths(row)} for row in shown],
+            "policies": [
+                {"policy": row, "name": self.name(row), "profile": profile, "timeouts": self._lengths(row, profile)}
+                for row in shown
+                for profile in self._profiles(row)
+            ],
             "zones": [{"zone": zone, "policy": row, "name": self.name(row)} for zone, row in zones.items()],
         }
 
-    def _lengths(self, policy: int) -> dict[str, float]:
-        row = np.where(self._rows[policy] == 0, DEFAULTS_MS, self._rows[policy])
-        return {name: int(row[timeout]) / 1000 for name, timeout in NAMES.items()}
+    def _profiles(self, policy: int) -> list[str]:
+        """Return the profiles of the zones that have a policy."""
+        is_ovs = self._zones["settings"][self._zones["policy"] == policy] & Setting.OVS != 0
+        found = [labels.NETFILTER] if not is_ovs.all() or not len(is_ovs) else []
+        return [*found, labels.OVS] if is_ovs.any() else found
+
+    def _lengths(self, policy: int, profile: str) -> dict[str, float]:
+        """Return the timeouts of a profile, and whatever else the policy changes."""
+        bit, names = DEFAULTS[profile]
+        row = self._rows[policy]
+        found = np.where(row == 0, DEFAULTS_MS[bit : bit + TIMEOUTS_MAX], row)
+        return {
+            name: int(found[timeout]) / 1000 for name, timeout in NAMES.items() if timeout in names or row[timeout] != 0
+        }
 
     def set(self, policy: int, lengths: dict[Timeout, int]) -> None:
         """Change lengths of a policy, in milliseconds; 0 is the default again."""
@@ -112,15 +129,15 @@ class Policies:
 
     def unset(self, policy: int) -> bool:
         """Take all lengths of a policy back, its name, and it from its zones; return whether there was anything of it."""
-        had = bool(self._rows[policy].any() or self._names[policy].any() or (self._of_zones == policy).any())
-        self._of_zones[self._of_zones == policy] = 0
+        had = bool(self._rows[policy].any() or self._names[policy].any() or (self._zones["policy"] == policy).any())
+        self._zones["policy"][self._zones["policy"] == policy] = 0
         self._names[policy] = 0
         self._rows[policy] = 0
         return had
 
     def set_zone(self, zone: int, policy: int) -> None:
         """Choose the policy of a zone."""
-        self._of_zones[zone] = policy
+        self._zones["policy"][zone] = policy
 
 
 def policy(name: str, value: Any) -> int | str:

@@ -44,6 +44,7 @@ from ..shm.views import Table
 from . import burial, warmup
 from .captures import Capture, CaptureError
 from .crew import Crew, Death, shared
+from .labels import NETFILTER, OVS
 
 RUN_RECORDS = 1 << 15
 """Records that a worker looks at in one call: about 10 ms when every packet is its own."""
@@ -62,6 +63,7 @@ class Options:
     """How captures are replayed."""
 
     zone: int = 0
+    profile: str = NETFILTER
     verify: bool = True
     liberal: bool = False
     seq_check: bool = True
@@ -79,6 +81,7 @@ class Options:
             (Setting.BE_LIBERAL, self.liberal),
             (Setting.SEQ_CHECK, self.seq_check),
             (Setting.NO_EXPIRY, not self.expiry),
+            (Setting.OVS, self.profile == OVS),
         ):
             settings = settings | setting if wanted else settings & ~setting
         return settings

@@ -18,6 +18,7 @@ from ..shm.layout import CONNECTIONS_MAX, ZONES_MAX
 from ..shm.reasons import Reason, word
 from . import connections, packets, warmup
 from .captures import Capture
+from .labels import NETFILTER, PROFILES
 from .replay import Options, Replay, Source, survey
 
 WORKERS_MAX = 128
@@ -34,7 +35,7 @@ def later(option: str) -> NoReturn:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--each", is_flag=True, help="Give every file a fresh table; else they share one, in order.")
 @click.option("--zone", type=click.IntRange(0, ZONES_MAX - 1), default=0, help="Zone of all packets.")
-@click.option("--profile", type=click.Choice(["netfilter", "ovs"]), default="netfilter", help="Whose rules decide.")
+@click.option("--profile", type=click.Choice(PROFILES), default=NETFILTER, help="Whose rules decide.")
 @click.option(
     "--checksum", type=click.Choice(["verify", "ignore"]), default="verify", help="What to do about checksums."
 )
@@ -62,12 +63,11 @@ def command(
     as_json: bool,
 ) -> None:
     """Track the packets of captures (pcap, pcapng), on their own time, and print their connections."""
-    if profile != "netfilter":
-        later(f"--profile {profile}")
     if helper:
         later("--helper")
     options = Options(
         zone=zone,
+        profile=profile,
         verify=checksum == "verify",
         liberal=liberal,
         seq_check=not no_seq_check,
@@ -161,9 +161,9 @@ class Printer:
             for _, times in capture.slices():
                 these = verdicts[done : done + len(times)]
                 if self.as_json:
-                    yield from packets.json_lines(source.path, times, these, done + 1)
+                    yield from packets.json_lines(source.path, times, these, done + 1, self.options.profile)
                 else:
-                    yield from packets.text_lines(times, these, done + 1)
+                    yield from packets.text_lines(times, these, done + 1, self.options.profile)
                 done += len(times)
 
     # ------------------------------------------------------------------------------------------------ footer
@@ -184,4 +184,4 @@ class Printer:
 
 def is_invalid(reason: Reason) -> bool:
     """Whether a reason is one for which packets are invalid."""
-    return Reason.TRUNCATED <= reason <= Reason.ICMP_INNER and reason is not Reason.NOT_TRACKED
+    return Reason.TRUNCATED <= reason < Reason.FULL and reason is not Reason.NOT_TRACKED

@@ -14,9 +14,9 @@ import numpy as np
 from ..clients.errors import BadParameterError, UnknownParameterError
 from ..shm.layout import GLOBAL, MAX_RETRANS_SHIFT, ZONE, ZONE_BYTES, Region, Setting, offset
 from ..shm.views import Table
+from .labels import OVS, PROFILES
 from .parameters import Reader, bad, flag, hint, nearest, whole
 
-PROFILES = ("netfilter", "ovs")
 PROFILE, MAX_RETRANS = "profile", "max_retrans"
 SWITCHES = {
     setting.name.lower(): setting
@@ -69,7 +69,7 @@ def changed(word: int, wanted: Mapping[str, Any]) -> int:
             word = word & ~(0xFF << MAX_RETRANS_SHIFT) | value << MAX_RETRANS_SHIFT
         else:
             bit = Setting.OVS if name == PROFILE else SWITCHES[name]
-            word = word | bit if value in (True, "ovs") else word & ~bit
+            word = word | bit if value in (True, OVS) else word & ~bit
     return word
 
 

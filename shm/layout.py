@@ -113,7 +113,7 @@ ENTRY = np.dtype(
         ("state", "u1"),  # protocol state: Tcp, Flow, ...                                   locked
         ("policy", "u1"),  # timeout policy, row of POLICIES                                 locked
         # line 1: what the protocol remembers
-        ("protocol", "u1", (LINE_BYTES,)),  # TCP_PEERS or another record of 64 bytes        locked
+        ("protocol", "u1", (LINE_BYTES,)),  # TCP_PEERS, OVS_PEERS or another record of 64 bytes  locked
         # line 2: what users see
         ("packets", "u8", (2,)),  # original, reply                                          locked
         ("bytes", "u8", (2,)),  # IP bytes, as nf_conntrack counts them                      locked
@@ -179,7 +179,26 @@ TCP_PEERS = np.dtype(
     ],
     align=True,
 )
-"""ENTRY.protocol of a TCP connection."""
+"""ENTRY.protocol of a TCP connection in the `netfilter` profile."""
+
+OVS_PEER = np.dtype(
+    [
+        ("seqlo", "u4"),  # highest sequence number + length sent
+        ("seqhi", "u4"),  # highest acknowledgment + window that the other side granted
+        ("max_win", "u2"),  # largest window seen, not scaled
+        ("scale", "u1"),  # PeerScale bits and the shift (kernels/ovs_tcp)
+        ("reserved", "u1"),
+    ],
+    align=True,
+)
+OVS_PEERS = np.dtype(
+    [
+        ("peer", OVS_PEER, (2,)),  # original, reply
+        ("reserved", "u1", (40,)),
+    ],
+    align=True,
+)
+"""ENTRY.protocol of a TCP connection in the `ovs` profile; both sides' states are ENTRY.state."""
 
 EXTENSION = np.dtype(
     [
@@ -1046,6 +1065,8 @@ SHARED = {
     "ENTRY": ENTRY,
     "TCP_PEER": TCP_PEER,
     "TCP_PEERS": TCP_PEERS,
+    "OVS_PEER": OVS_PEER,
+    "OVS_PEERS": OVS_PEERS,
     "EXTENSION": EXTENSION,
     "SEGMENT": SEGMENT,
     "ZONE": ZONE,
@@ -1088,7 +1109,7 @@ for _name, _dtype in SHARED.items():
     assert _no_implicit_padding(_dtype), f"{_name} has implicit padding"
 assert ENTRY.itemsize == ENTRY_BYTES == 3 * LINE_BYTES
 assert offset(ENTRY, "protocol") == LINE_BYTES and offset(ENTRY, "packets") == 2 * LINE_BYTES
-assert TCP_PEERS.itemsize == LINE_BYTES
+assert TCP_PEERS.itemsize == OVS_PEERS.itemsize == LINE_BYTES
 assert EXTENSION.itemsize == EXTENSION_BYTES
 assert SEGMENT.itemsize == SEGMENT_BYTES and SLOTS % (2 * LINE_SLOTS) == 0
 assert ZONE.itemsize == ZONE_BYTES and QUOTA.itemsize == QUOTA_BYTES and GLOBAL.itemsize == GLOBAL_BYTES

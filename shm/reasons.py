@@ -36,6 +36,7 @@ class Reason(IntEnum):
     ICMP_TYPE = 25  # a type that opens nothing and answers nothing
     ICMP_UNMATCHED = 26  # an error about no connection we know, or an answer to no request
     ICMP_INNER = 27  # an error whose quoted packet cannot be read
+    TCP_SEQ_CHK_FAILED = 31  # `ovs` profile: numbers out of the window
     # A commit was refused (kernels/zones, index, entries).
     FULL = 40  # global limit
     ZONE_FULL = 41  # the zone's limit

@@ -10,7 +10,7 @@ from zonetrack.clients.connections import TCP_STATES, Rows, describe
 from zonetrack.clients.formats import OVS_STATES, conntrack, ovs
 
 ICMP, UDP, GRE, ICMPV6, SCTP, IGMP, OTHER = 1, 17, 47, 58, 132, 2, 200
-SEEN_REPLY, ASSURED, FIXED_TIMEOUT, RELATED = 2, 4, 32, 64
+SEEN_REPLY, ASSURED, FIXED_TIMEOUT, RELATED, OVS = 2, 4, 32, 64, 128
 SIX = {"src": "2001:db8::1", "dst": "2001:db8::2"}
 
 
@@ -151,6 +151,13 @@ def test_states_as_open_vswitch_shows_those_of_linux(state, plain, verbose):
     connection = described(state=TCP_STATES.index(state))
     assert f"protoinfo=(state={plain})" in ovs(connection)
     assert f"state_orig={verbose},state_reply={verbose}," in ovs(connection, more=True)
+
+
+def test_each_side_has_its_state_in_the_ovs_profile():
+    connection = described(status=OVS, state=7 | 4 << 4)
+    assert "protoinfo=(state=CLOSING)" in ovs(connection)
+    assert "state_orig=CLOSING,state_reply=ESTABLISHED," in ovs(connection, more=True)
+    assert " CLOSING src=" in conntrack(connection)
 
 
 def test_every_state_has_open_vswitch_s_name():

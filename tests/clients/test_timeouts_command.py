@@ -17,7 +17,7 @@ def test_set_show_and_back(desk):
     words = ("tcp_established=86400", "udp_multiple=30.5", "nf_conntrack_icmp_timeout=7")
     assert desk.run("timeouts", "set", POLICY, *words) == (Exit.OK, "", "")
     of, _ = policies(desk)
-    assert (of[POLICY]["tcp_established"], of[POLICY]["udp_stream"], of[POLICY]["icmp"]) == (86400, 30.5, 7)
+    assert (of[POLICY]["tcp_established"], of[POLICY]["udp_multiple"], of[POLICY]["icmp"]) == (86400, 30.5, 7)
     assert of[POLICY]["udp"] == of[0]["udp"] == 30
     desk.run("timeouts", "set", POLICY, *(f"{word.partition('=')[0]}=default" for word in words))
     assert policies(desk, "--policy", POLICY)[0][POLICY] == of[0]
@@ -57,7 +57,7 @@ def test_a_policy_by_name(desk):
     assert desk.run("timeouts", "zone", ZONE, "web").code == Exit.OK
     told = json.loads(desk.run("timeouts", "show", "--policy", "web", "--json").out)
     (mine,) = told["policies"]
-    assert (mine["name"], mine["timeouts"]["udp_stream"], mine["timeouts"]["tcp_max_retrans"]) == ("web", 40, 9)
+    assert (mine["name"], mine["timeouts"]["udp_multiple"], mine["timeouts"]["tcp_max_retrans"]) == ("web", 40, 9)
     assert told["zones"] == [{"zone": ZONE, "policy": mine["policy"], "name": "web"}]
     assert "policy web" in desk.run("timeouts", "show").out
     assert desk.run("timeouts", "unset", "web").code == Exit.OK

@@ -6,7 +6,7 @@ import tracker
 from zonetrack.kernels import memory, outcome, timeouts
 from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.tcp_states import Tcp
-from zonetrack.kernels.timeouts import DEFAULTS_MS, DEFAULTS_S, Timeout
+from zonetrack.kernels.timeouts import DEFAULTS_MS, DEFAULTS_OVS_S, DEFAULTS_S, OVS, Timeout
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import POLICY, TIMEOUTS_MAX, VIEWS
 
@@ -28,10 +28,14 @@ def policies():
 
 
 @pytest.mark.parametrize("timeout", Timeout)
-def test_a_row_of_zeros_is_the_default(policies, timeout):
+def test_a_row_of_zeros_is_the_default_of_the_profile(policies, timeout):
     rows, views = policies
     rows[1]["timeout_ms"] = 1
-    assert length_ms(tracker.at(views), u64(0), u64(timeout)) == 1000 * DEFAULTS_S[timeout] == DEFAULTS_MS[timeout]
+    for profile, first, other in ((0, DEFAULTS_S, DEFAULTS_OVS_S), (OVS, DEFAULTS_OVS_S, DEFAULTS_S)):
+        default_ms = 1000 * (first[timeout] if timeout in first else other[timeout])
+        assert length_ms(tracker.at(views), u64(0), u64(timeout | profile)) == default_ms
+        assert DEFAULTS_MS[timeout | profile] == default_ms
+        assert length_ms(tracker.at(views), u64(1), u64(timeout | profile)) == 1
 
 
 @pytest.mark.parametrize("timeout", Timeout)
@@ -61,7 +65,7 @@ def test_every_tcp_state_has_a_timeout():
 def test_defaults_are_read_only():
     with pytest.raises(ValueError, match="read-only"):
         DEFAULTS_MS[0] = 1
-    assert max(DEFAULTS_S.values()) * 1000 < 2**32
+    assert max({*DEFAULTS_S.values(), *DEFAULTS_OVS_S.values()}) * 1000 < 2**32
 
 
 def test_defaults_are_those_measured():

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from zonetrack.clients.connections import STATUS, Rows, describe
+from zonetrack.clients.connections import PEER_STATES, STATUS, Rows, describe
+from zonetrack.kernels.ovs_tcp_states import Peer
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.service.connections import FIELDS, listed, packed
 from zonetrack.shm import segment
@@ -102,6 +103,27 @@ def test_every_status_that_a_person_is_shown_and_every_state_has_its_name():
     assert {bit.name.lower(): int(bit) for bit in Status if bit is not Status.ORIG_IS_HIGH} == STATUS
     for state in Tcp:
         assert described(entry(TCP, (0, A, 1), (0, B, 2), state=state))["state"] == state.name
+
+
+@pytest.mark.parametrize(
+    ("orig", "reply", "shown"),
+    [
+        (Peer.SYN_SENT, Peer.CLOSED, "SYN_SENT"),
+        (Peer.ESTABLISHED, Peer.SYN_SENT, "ESTABLISHED"),
+        (Peer.CLOSING, Peer.ESTABLISHED, "CLOSING"),
+        (Peer.ESTABLISHED, Peer.FIN_WAIT_2, "TIME_WAIT"),
+        (Peer.TIME_WAIT, Peer.TIME_WAIT, "TIME_WAIT"),
+    ],
+)
+def test_in_the_ovs_profile_each_side_has_a_state(orig, reply, shown):
+    made = described(entry(TCP, (0, A, 1), (0, B, 2), Status.OVS, state=orig | reply << 4))
+    assert (made["state"], made["state_orig"], made["state_reply"]) == (shown, orig.name, reply.name)
+    assert made["status"] == ["ovs"]
+    assert "state" not in described(entry(UDP, (0, A, 1), (0, B, 2), Status.OVS, state=1))
+
+
+def test_every_state_of_a_side_has_its_name():
+    assert all(PEER_STATES[peer] == peer.name for peer in Peer)
 
 
 def test_a_listing_is_in_the_order_of_opening_and_leaves_out_what_is_over():

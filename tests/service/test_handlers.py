@@ -235,7 +235,7 @@ def test_timeouts_that_cannot_be_are_refused_and_change_nothing(params, error, c
 
 
 def test_a_policy_with_a_name(client):
-    row = client.ask("timeouts.set", policy="web", timeouts={"udp_first": 5})["policy"]
+    row = client.ask("timeouts.set", policy="web", timeouts={"udp": 5})["policy"]
     assert client.ask("timeouts.set", policy="web", zone=9) == {"policy": row}
     shown = client.ask("timeouts.get", policy="web")
     assert (shown["policies"][0]["name"], shown["zones"]) == ("web", [{"zone": 9, "policy": row, "name": "web"}])

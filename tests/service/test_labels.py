@@ -27,6 +27,21 @@ def test_label_and_direction(ct_state, way, flags, label, direction):
     assert labels.direction(ct_state, way) == direction
 
 
+@pytest.mark.parametrize(
+    ("ct_state", "flags", "label"),
+    [
+        (TRK | NEW, COMMITTED, "new"),
+        (TRK | NEW | REL, COMMITTED, "new|rel"),
+        (TRK | EST | RPL, COMMITTED, "est|rpl"),
+        (TRK | EST | INV, 0, "est|inv"),
+        (TRK | INV, 0, "inv"),
+        (0, NOIP, "noip"),
+    ],
+)
+def test_labels_of_the_ovs_profile_are_names_of_bits(ct_state, flags, label):
+    assert labels.label(ct_state, Way.ORIG, flags, labels.OVS) == label
+
+
 def test_names_stand_in_their_order():
     assert labels.names(sum(CtState)) == labels.NAMES
     assert labels.names(TRK | EST | RPL) == ("trk", "est", "rpl")

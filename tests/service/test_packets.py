@@ -52,6 +52,13 @@ def test_text_lines_stand_below_their_heading():
         assert all(line[at] != " " and line[at - 1] == " " for line in lines)
 
 
+def test_labels_are_those_of_the_profile():
+    lines = packets.json_lines("x", TIMES, verdicts(), 1, "ovs")
+    assert [json.loads(line)["label"] for line in lines] == ["new", "est|rpl", "inv", None]
+    lines = packets.text_lines(TIMES, verdicts(), 1, "ovs")
+    assert [line.split()[3] for line in lines] == ["new", "est|rpl", "inv", "-"]
+
+
 @pytest.mark.parametrize(
     ("time_ns", "text"), [(0, "0.0"), (1, "0.000000001"), (10**9, "1.0"), (10**9 + 10**8, "1.1"), (2**64 - 1, None)]
 )

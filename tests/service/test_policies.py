@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zonetrack.clients.errors import BadParameterError, FailedError, NothingMatchedError, UnknownParameterError
 from zonetrack.kernels import timeouts
-from zonetrack.kernels.timeouts import DEFAULTS_S, Timeout
+from zonetrack.kernels.timeouts import DEFAULTS_OVS_S, DEFAULTS_S, Timeout
 from zonetrack.kernels.words import u64
 from zonetrack.service.policies import ALIASES, MS_MAX, NAMES, Policies, lengths, name_of, policy
-from zonetrack.shm.layout import POLICIES_MAX
+from zonetrack.shm.layout import POLICIES_MAX, ZONE, Region, Setting
 
 
 @pytest.fixture
@@ -25,14 +25,37 @@ def policies(table):
 def test_a_new_table_has_the_defaults_alone(policies):
     assert policies.get() == {
         "policies": [
-            {
-                "policy": 0,
-                "name": "default",
-                "timeouts": {timeout.name.lower(): seconds for timeout, seconds in DEFAULTS_S.items()},
-            }
+            {"policy": 0, "name": "default", "profile": "netfilter", "timeouts": in_words(DEFAULTS_S)},
         ],
         "zones": [],
     }
+
+
+def in_words(seconds_of):
+    """Return lengths by name."""
+    return {timeout.name.lower(): seconds for timeout, seconds in seconds_of.items()}
+
+
+def test_defaults_are_those_of_the_profiles_that_the_zones_of_a_policy_have(table, policies):
+    settings = table.array(Region.CONTROL, "zones", ZONE)["settings"]
+    policies.set(5, {Timeout.UDP_FIRST: 9000, Timeout.GRE: 8000})
+    policies.set_zone(9, 5)
+    settings[9] |= Setting.OVS
+    both, of_ovs = policies.get()["policies"]
+    assert (both["policy"], both["profile"]) == (0, "netfilter")
+    assert of_ovs == {
+        "policy": 5,
+        "name": None,
+        "profile": "ovs",
+        "timeouts": in_words(DEFAULTS_OVS_S) | {"udp_first": 9, "gre": 8},
+    }
+    settings[7] |= Setting.OVS
+    assert [(row["policy"], row["profile"]) for row in policies.get()["policies"]] == [
+        (0, "netfilter"),
+        (0, "ovs"),
+        (5, "ovs"),
+    ]
+    assert policies.get(4)["policies"][0]["profile"] == "netfilter"
 
 
 def test_what_is_set_is_what_kernels_read(table, policies):

@@ -136,10 +136,20 @@ def test_a_full_table_is_a_reason(capture):
         ({"liberal": True}, SETTINGS_DEFAULT | Setting.BE_LIBERAL),
         ({"seq_check": False}, SETTINGS_DEFAULT & ~Setting.SEQ_CHECK),
         ({"expiry": False}, SETTINGS_DEFAULT | Setting.NO_EXPIRY),
+        ({"profile": "ovs"}, SETTINGS_DEFAULT | Setting.OVS),
     ],
 )
 def test_options_become_settings(options, settings):
     assert Options(**options).settings == settings
+
+
+def test_the_ovs_profile(capture):
+    run = replayed([capture("x.pcap", conversations.mixed(hosts=1))], profile="ovs", workers=2)
+    words = {labels.label(int(v["ct_state"]), int(v["direction"]), int(v["flags"]), "ovs") for v in run.verdicts}
+    assert words == {"new", "est", "est|rpl", "rel|rpl"}
+    found = list(connections.listed(run.table, run.now_ms))
+    assert found and all("ovs" in connection["status"] for connection in found)
+    assert {connection["state"] for connection in found if connection["proto"] == "tcp"} == {"TIME_WAIT"}
 
 
 def test_checksums_are_verified_or_ignored(capture):

@@ -98,7 +98,7 @@ def test_bad_files_are_told_and_the_rest_still_runs(path, tmp_path):
     ("arguments", "words"),
     [
         ((), "Missing argument"),
-        (("--profile", "ovs", "x"), "--profile ovs is not there yet"),
+        (("--profile", "pf", "x"), "'pf' is not one of 'netfilter', 'ovs'"),
         (("--helper", "ftp=21", "x"), "--helper is not there yet"),
         (("--zone", "65536", "x"), "--zone"),
         (("--workers", "0", "x"), "--workers"),

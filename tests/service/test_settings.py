@@ -59,7 +59,7 @@ def test_zones_and_timeouts_that_are_named(table):
     settings.apply(table, Config(timeouts={"web": {"udp_first": 9.5}, 7: {"tcp_close": 3}}, zones=zones))
     policies, words = Policies(table), ZoneSettings(table)
     web = policies.find("web")
-    assert policies.get(web)["policies"][0]["timeouts"]["udp"] == 9.5
+    assert policies.get(web)["policies"][0]["timeouts"]["udp_first"] == 9.5
     assert policies.get(7)["policies"][0]["timeouts"]["tcp_close"] == 3
     assert table.array(Region.CONTROL, "zones", ZONE)["policy"][5:7].tolist() == [web, 7]
     assert (words.of(5)["profile"], words.of(5)["loose"], words.is_own(6)) == ("ovs", False, False)

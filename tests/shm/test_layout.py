@@ -12,6 +12,8 @@ SIZES = {
     "ENTRY": 192,
     "TCP_PEER": 20,
     "TCP_PEERS": 64,
+    "OVS_PEER": 12,
+    "OVS_PEERS": 64,
     "EXTENSION": 128,
     "SEGMENT": 64,
     "ZONE": 16,

@@ -14,10 +14,13 @@ from zonetrack.kernels import memory, outcome, timeouts, track
 from zonetrack.kernels.flow_states import Flow
 from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.outcome import Outcome
+from zonetrack.kernels.ovs_flows import OvsFlow
+from zonetrack.kernels.ovs_tcp_states import Peer
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import (
     ENTRY,
+    OVS_PEERS,
     PARSED,
     POLICY,
     SETTINGS_WORD_DEFAULT,
@@ -44,7 +47,9 @@ LABELS = {
     CtState.TRK | CtState.REL | CtState.RPL: "R<",
     CtState.TRK | CtState.INV: "I",
 }
-"""What the corpus calls a ct_state."""
+"""What the corpus calls a ct_state of the kernel."""
+OVS_LABELS = {"N>": "new", "E>": "est", "E<": "est|rpl", "R>": "rel", "R<": "rel|rpl", "I": "inv"}
+"""What it calls the same of Open vSwitch."""
 
 
 @kernel
@@ -86,7 +91,7 @@ class Seen(NamedTuple):
     """What became of a packet, and of the connection it belongs to."""
 
     label: str
-    state: str  # "gone" when there is no connection
+    state: str  # "gone" when there is no connection; of TCP in the `ovs` profile both sides', ORIG/REPLY
     timeout_s: int | None
     assured: bool
     unreplied: bool
@@ -108,6 +113,11 @@ class Connection:
     def peers(self) -> np.void:
         """The TCP_PEERS in it."""
         return self.entry["protocol"].view(TCP_PEERS)[0]
+
+    @property
+    def ovs_peers(self) -> np.void:
+        """The OVS_PEERS in it."""
+        return self.entry["protocol"].view(OVS_PEERS)[0]
 
     def has(self, bit: Status) -> bool:
         """Whether a status bit is set."""
@@ -218,12 +228,19 @@ class Tracker:
         if connection is None:
             return Seen(label, "gone", None, False, False, reason)
         entry = connection.entry
-        states = Tcp if (int(entry["key"][4]) >> 8) & 0xFF == 6 else Flow
         return Seen(
             label,
-            states(int(entry["state"])).name,
+            state_of(entry),
             round((int(entry["expiry_ms"]) - self.now_ms) / 1000),
             connection.has(Status.ASSURED),
             not connection.has(Status.SEEN_REPLY),
             reason,
         )
+
+
+def state_of(entry: np.void) -> str:
+    """Return the name of a connection's state, in the words of its profile."""
+    state, is_tcp = int(entry["state"]), (int(entry["key"][4]) >> 8) & 0xFF == 6
+    if not entry["status"] & Status.OVS:
+        return (Tcp if is_tcp else Flow)(state).name
+    return f"{Peer(state & 0xF).name}/{Peer(state >> 4).name}" if is_tcp else OvsFlow(state).name
