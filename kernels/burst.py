@@ -23,11 +23,13 @@ from . import (
     counters,
     delete_list,
     entries,
+    incidents,
     index,
     intents,
     locks,
     memory,
     outcome,
+    samples,
     stages,
     timeouts,
     track,
@@ -37,7 +39,7 @@ from .jit import inlined, kernel
 from .outcome import Outcome
 from .stages import AHEAD, frame_of, key_of, parsed_of
 from .verdicts import describe, refuse, verdict_at
-from .words import ONE, ZERO, u64
+from .words import LOW_8, ONE, ZERO, u64
 
 MAKE_ROUNDS_MAX = 4
 """Times that a packet may lose the race to insert, find the winner gone again, and begin anew."""
@@ -124,15 +126,13 @@ def _track_found(views, parsed, record, settings, now_ms, verdict_address):
     if outcome.is_counted(result):
         _account(fields, way, parsed)
     describe(entry, record, parsed, now_ms, verdict_address)
+    if u64(verdict.reason) != _NONE:
+        samples.remember(views, entry, record)
     if kind == u64(Outcome.DELETE):
         delete_list.mark(views, record)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
     counters.count(views, Reason.HIT)
-    if u64(verdict.reason) != _NONE:
-        if kind == u64(Outcome.INVALID):
-            counters.count(views, Reason.INVALID)
-        counters.count(views, u64(verdict.reason))
     return True
 
 
@@ -142,14 +142,14 @@ def _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_addre
     record = _find(views, parsed, i, nothing_made)
     if record == index.MISS or record == index.BUSY:
         reason = u64(Reason.ICMP_UNMATCHED) if record == index.MISS else u64(Reason.BUSY)
-        refuse(views, parsed, verdict_address, reason)
+        refuse(parsed, verdict_address, reason)
         return
     entry = entries.address(views, record)
     fields = entries.entry_at(entry)
     if _is_expired(entry, settings, now_ms):
         delete_list.mark(views, record)
         locks.drop(entry + entries.LOCK)
-        refuse(views, parsed, verdict_address, u64(Reason.ICMP_UNMATCHED))
+        refuse(parsed, verdict_address, u64(Reason.ICMP_UNMATCHED))
         return
     inner_way = _way(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply))
     track.related(entry, inner_way, parsed, verdict_at(verdict_address))
@@ -169,7 +169,7 @@ def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
     """
     parsed = parsed_of(views, i)
     if u64(parsed.reason) != _NONE:
-        refuse(views, parsed, verdict_address, u64(parsed.reason))
+        refuse(parsed, verdict_address, u64(parsed.reason))
         return FORESEEN
     settings = zones.settings_of(views, u64(parsed.zone))
     if u64(parsed.kind) == stages.ERROR:
@@ -187,7 +187,7 @@ def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
             return MISSED
         nothing_made = False
         seen = False
-    refuse(views, parsed, verdict_address, u64(Reason.BUSY))
+    refuse(parsed, verdict_address, u64(Reason.BUSY))
     return FORESEEN
 
 
@@ -236,7 +236,7 @@ def track_burst(views, frames, count, now_ms, verdicts):
                 patient = not delete_list.is_crowded(views)  # else its lines wait for a lock: once in a burst is enough
             has_room = delete_list.has_room(views)
         if not has_room:
-            refuse(views, parsed_of(views, u64(i)), at, u64(Reason.BUSY))
+            refuse(parsed_of(views, u64(i)), at, u64(Reason.BUSY))
         else:
             how = _track(views, frames, u64(i), count, nothing_made, now_ms, at)
             if how == MISSED:
@@ -245,8 +245,11 @@ def track_burst(views, frames, count, now_ms, verdicts):
             elif how == APPEARED:
                 nothing_made = False  # what a glance did not see may be there now: this burst has seen it
         bytes_ += u64(parsed_of(views, u64(i)).ip_bytes)
-        if u64(verdict_at(at).ct_state) & u64(CtState.INV) == ZERO:
+        said = memory.le16(at)  # ct_state and reason
+        if said & u64(CtState.INV) == ZERO:
             valid += ONE
+        if said > LOW_8:
+            incidents.note(views, frame_of(frames, u64(i)), u64(i), now_ms, at)
     zones.return_credit(views)
     intents.done(views)  # a record that was looked at in vain is still named by the last step
     counters.add(views, Reason.PACKETS, count)

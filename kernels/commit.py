@@ -92,7 +92,7 @@ def open_(views, parsed, i, count, flags, settings, now_ms, verdict_address):
     """
     reason = track.opens(parsed, settings)
     if reason != _NONE:
-        refuse(views, parsed, verdict_address, reason)
+        refuse(parsed, verdict_address, reason)
         return True
     no_record(verdict_address, parsed, u64(CtState.NEW) | u64(CtState.TRK), ZERO, ZERO)
     if flags & u64(FrameFlag.COMMIT) == ZERO:
@@ -106,5 +106,4 @@ def open_(views, parsed, i, count, flags, settings, now_ms, verdict_address):
         return False
     if reason != _NONE:
         verdict_at(verdict_address).reason = reason
-        counters.count(views, reason)
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..shm.layout import NO_RECORD, VERDICT, CtState, VerdictFlag, offset
 from ..shm.reasons import Reason
-from . import counters, entries, memory
+from . import entries, memory
 from .jit import inlined, kernel
 from .words import EIGHT, LOW_32, SIXTEEN, THIRTY_TWO, ZERO, u64
 
@@ -26,17 +26,14 @@ def no_record(verdict_address, parsed, ct_state, reason, flags):
 
 
 @kernel
-def refuse(views, parsed, verdict_address, reason):
+def refuse(parsed, verdict_address, reason):
     """The verdict of a packet that is not tracked: not IP, never tracked, or invalid."""
     if reason == u64(Reason.NOIP):
         no_record(verdict_address, parsed, ZERO, reason, u64(VerdictFlag.NOIP))
     elif reason == u64(Reason.NOT_TRACKED):
         no_record(verdict_address, parsed, ZERO, reason, u64(VerdictFlag.UNTRACKED))
-        counters.count(views, Reason.UNTRACKED)
     else:
         no_record(verdict_address, parsed, u64(CtState.INV) | u64(CtState.TRK), reason, ZERO)
-        counters.count(views, Reason.INVALID)
-    counters.count(views, reason)
 
 
 @inlined

@@ -39,6 +39,10 @@ DEPTH_MAX = 24
 DELETE_LIST_MAX = 128
 BURST_PACKETS_MAX = 256
 COUNTERS_MAX = 128
+SAMPLES_MAX = 8
+"""Packets with a reason that each participant remembers: the latest ones.  A power of two."""
+ZONE_REASONS_MAX = 128
+"""Pairs of zone and reason that each participant counts apart."""
 QUEUES_MAX = 1024
 """Queues of all ports of a service."""
 PORT_SLOTS_MAX = 1 << 16
@@ -412,7 +416,7 @@ PARTICIPANT = np.dtype(
         ("sweep_cursor", "u4"),
         ("segment_hint", "u4"),  # where to look for a free segment
         ("pool_hint", "u4", (2,)),  # [slab] where to look for a chain                        owner
-        ("reserved1", "u1", (8,)),
+        ("samples", "u8"),  # how many it has taken                                           owner
         # line 2: free lists, single writer
         ("front", "u4", (2,)),  # [slab] first record + 1
         ("front_count", "u4", (2,)),
@@ -436,6 +440,64 @@ DELETE = np.dtype(
 )
 """One line of a delete list."""
 DELETE_BYTES = 16
+
+
+SAMPLE = np.dtype(
+    [
+        ("number", "u8"),  # 2 * n + 2 of the n-th of its participant; odd while it is being written
+        ("now_ms", "u8"),
+        ("packet", "u8"),  # the packet's number among those of its participant, from 1
+        ("key", "u8", (KEY_WORDS,)),  # that it was looked up by; of one that could not be read, the last word only
+        ("contents", "u1", (LINE_BYTES,)),  # ENTRY.protocol as compared; without record the packet, from its IP header
+        ("record", "u4"),  # NO_RECORD when there is none
+        ("incarnation", "u4"),
+        ("seq", "u4"),
+        ("ack", "u4"),
+        ("sack", "u4"),  # what it acknowledges at most, SACK included
+        ("payload_bytes", "u4"),
+        ("ip_bytes", "u4"),
+        ("l4_bytes", "u4"),
+        ("options_bytes", "u4"),  # TCP options
+        ("captured_bytes", "u4"),  # from the IP header on
+        ("timeout_ms", "u4"),  # remaining after the packet
+        ("icmp_word", "u4"),  # as PARSED has it
+        ("settings", "u4"),  # of the zone
+        ("win", "u2"),
+        ("status", "u2"),  # Status bits of the record
+        ("tcp_flags", "u1"),
+        ("state", "u1"),  # protocol state after the packet
+        ("reason", "u1"),  # Reason
+        ("ct_state", "u1"),  # CtState bits of the verdict
+        ("way", "u1"),  # Way
+        ("kind", "u1"),  # PacketKind
+        ("flags", "u1"),  # SampleFlag bits
+        ("policy", "u1"),  # timeout policy of the record
+    ],
+    align=True,
+)
+"""A packet that got a reason, and what it was compared with.  Written by its participant, read by anybody."""
+SAMPLE_BYTES = 192
+
+
+class SampleFlag(IntEnum):
+    """Bits of SAMPLE.flags."""
+
+    FOUND = 1  # there was a record: ``contents``, ``status`` and ``state`` are of it
+    HIGH_IS_SOURCE = 2  # the packet came from the key's second endpoint
+    QUOTED = 4  # the key and the bit before are of the packet that an ICMP error quotes
+
+
+ZONE_REASON = np.dtype(
+    [
+        ("what", "u4"),  # 1 << 24 | zone << 8 | Reason; 0: free
+        ("reserved", "u4"),
+        ("count", "u8"),
+    ],
+    align=True,
+)
+"""How often packets of a zone got a reason, by one participant.  The last of each counts what had no room."""
+ZONE_REASON_BYTES = 16
+ZONE_REASON_USED = 1 << 24
 
 
 class Slab(IntEnum):
@@ -1015,6 +1077,8 @@ VIEWS = np.dtype(
         ("policies", "u8"),
         ("participants", "u8"),
         ("delete_lists", "u8"),
+        ("samples", "u8"),
+        ("zone_reasons", "u8"),
         ("blocks", "u8"),  # u32[blocks of entries]: 0 never handed out, id of who sweeps the block, USED: an orphan
         ("pool", "u8", (2,)),  # u64[pool_words]: chains of free records
         ("entries", "u8"),
@@ -1036,6 +1100,8 @@ VIEWS = np.dtype(
         ("intent", "u8"),  # address of the own PARTICIPANT, which begins with the INTENT
         ("delete_list", "u8"),
         ("counters", "u8"),
+        ("own_samples", "u8"),
+        ("own_zone_reasons", "u8"),
         ("secret", "u8", (4,)),
         # private memory of this process
         ("parsed", "u8"),  # PARSED[BURST_PACKETS_MAX]
@@ -1076,6 +1142,8 @@ SHARED = {
     "INTENT": INTENT,
     "PARTICIPANT": PARTICIPANT,
     "DELETE": DELETE,
+    "SAMPLE": SAMPLE,
+    "ZONE_REASON": ZONE_REASON,
     "PORT": PORT,
     "RING": RING,
     "VERDICT": VERDICT,
@@ -1095,11 +1163,12 @@ def digest() -> int:
     h = hashlib.blake2b(digest_size=8)
     for name, dtype in SHARED.items():
         h.update(f"{name}{dtype.descr}{dtype.itemsize}".encode())
-    for enum in (Region, SegmentState, Life, Status, Setting, OnFull, Step, Kind, Attendance, Slab):
+    for enum in (Region, SegmentState, Life, Status, Setting, OnFull, Step, Kind, Attendance, Slab, SampleFlag):
         h.update("".join(f"{m.name}={m.value};" for m in enum).encode())
     h.update(
         f"{FORMAT_VERSION} {ROSTER_MAX} {ZONES_MAX} {POLICIES_MAX} {TIMEOUTS_MAX} {BLOCK_RECORDS} {SLOTS} {DEPTH_MAX} "
-        f"{DELETE_LIST_MAX} {COUNTERS_MAX} {DUE_UNIT_MS} {ZONE_OFFSET_BITS} {ZONE_DEPTH_BITS} {STEP_BITS} {BEFORE_BITS} "
+        f"{DELETE_LIST_MAX} {COUNTERS_MAX} {SAMPLES_MAX} {ZONE_REASONS_MAX} "
+        f"{DUE_UNIT_MS} {ZONE_OFFSET_BITS} {ZONE_DEPTH_BITS} {STEP_BITS} {BEFORE_BITS} "
         f"{POOL_OWNER_SHIFT} {POOL_COUNT_SHIFT} {USED} {FRAME_SLOT_BYTES} {PORT_REGION}".encode()
     )
     return int.from_bytes(h.digest(), "little")
@@ -1120,6 +1189,8 @@ assert (
     and DELETE.itemsize == DELETE_BYTES
     and VERDICT.itemsize == VERDICT_BYTES
     and POLICY.itemsize == POLICY_BYTES
+    and SAMPLE.itemsize == SAMPLE_BYTES
+    and ZONE_REASON.itemsize == ZONE_REASON_BYTES
 )
 assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
 assert CONNECTION.itemsize == CONNECTION_BYTES and _no_implicit_padding(CONNECTION) and _no_implicit_padding(FILTER)

@@ -66,6 +66,7 @@ class Reason(IntEnum):
     TCP_SEQ_CHK_BYPASS = 73
     SWEEP_VISITED = 74
     SWEEP_CYCLES = 75
+    SAMPLED = 90  # packets with a reason that were kept for `explain`
 
 
 def word(reason: int) -> str | None:

@@ -31,9 +31,13 @@ from .layout import (
     POLICY_BYTES,
     QUOTA_BYTES,
     ROSTER_MAX,
+    SAMPLE_BYTES,
+    SAMPLES_MAX,
     SEGMENT_BYTES,
     SEGMENT_SLOT_BYTES,
     ZONE_BYTES,
+    ZONE_REASON_BYTES,
+    ZONE_REASONS_MAX,
     ZONES_MAX,
     Region,
     Slab,
@@ -124,6 +128,8 @@ class Geometry:
                 "policies": (POLICIES_MAX, POLICY_BYTES),
                 "participants": (ROSTER_MAX, PARTICIPANT_BYTES),
                 "delete_lists": (ROSTER_MAX, DELETE_LIST_MAX * DELETE_BYTES),
+                "samples": (ROSTER_MAX, SAMPLES_MAX * SAMPLE_BYTES),
+                "zone_reasons": (ROSTER_MAX, ZONE_REASONS_MAX * ZONE_REASON_BYTES),
             }
             arrays["blocks"] = (self.blocks(Slab.ENTRIES), 4)
             for slab in Slab:

@@ -18,7 +18,11 @@ from .layout import (
     PARSED,
     PARTICIPANT,
     PARTICIPANT_BYTES,
+    SAMPLE_BYTES,
+    SAMPLES_MAX,
     VIEWS,
+    ZONE_REASON_BYTES,
+    ZONE_REASONS_MAX,
     Region,
     Slab,
     offset,
@@ -106,6 +110,8 @@ class Table:
             own = int(views["participants"]) + (me - 1) * PARTICIPANT_BYTES
             views["intent"] = own
             views["counters"] = own + int(offset(PARTICIPANT, "counters"))
+            views["own_samples"] = int(views["samples"]) + (me - 1) * SAMPLES_MAX * SAMPLE_BYTES
+            views["own_zone_reasons"] = int(views["zone_reasons"]) + (me - 1) * ZONE_REASONS_MAX * ZONE_REASON_BYTES
             views["delete_list"] = int(views["delete_lists"]) + (me - 1) * DELETE_LIST_MAX * DELETE_BYTES
         views["secret"] = self.header[0]["secret"]
         return views

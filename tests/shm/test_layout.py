@@ -23,6 +23,8 @@ SIZES = {
     "INTENT": 64,
     "PARTICIPANT": 1216,
     "DELETE": 16,
+    "SAMPLE": 192,
+    "ZONE_REASON": 16,
     "PORT": 64,
     "RING": 384,
     "VERDICT": 24,
