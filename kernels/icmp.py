@@ -30,7 +30,8 @@ entry_at = memory.record_at(ENTRY)
 @inlined
 def opens(parsed):
     """Return why a query may not open a flow, Reason.NONE if it may: an answer to no request does not."""
-    found = icmp_types.find(u64(parsed.family), (u64(parsed.icmp_word) >> _TYPE_SHIFT) & LOW_8)
+    # the parser has refused what its profile does not know, so any that knows all will do
+    found = icmp_types.find(u64(parsed.family), (u64(parsed.icmp_word) >> _TYPE_SHIFT) & LOW_8, ZERO)
     return _NONE if icmp_types.role(found) == _REQUEST else _UNMATCHED
 
 

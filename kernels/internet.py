@@ -12,6 +12,7 @@ The order is Linux's (ip_rcv_core, ip6_rcv_core), but that fragments, which it r
 
 from __future__ import annotations
 
+from ..shm.layout import Setting
 from ..shm.reasons import Reason
 from . import checksum, extensions, memory
 from .jit import inlined, kernel
@@ -26,6 +27,7 @@ _IPV4_BYTES = u64(20)
 _IPV6_BYTES = extensions.IPV6_BYTES
 _OFFSET_AND_MORE = u64(0x3FFF)
 _NONE = u64(Reason.NONE)
+_OVS = u64(Setting.OVS)
 
 IPV4_SOURCE = _TWELVE
 IPV4_DESTINATION = SIXTEEN
@@ -75,58 +77,50 @@ def read_ipv4(start, captured, wire, check):
 
 
 @kernel
-def _extended(start, ip_bytes, captured, addresses):
-    """Read the extension headers behind an IPv6 header that is whole.
-
-    Args:
-        addresses: u64, sum of the source address.
-
-    Returns:
-        As `read_ipv6`.
-    """
+def _extended(start, ip_bytes, captured, addresses, settings):
+    """Read the extension headers behind an IPv6 header that is whole; returns as `read_ipv6`."""
     memory.apart()
-    chain = extensions.walk(start, ip_bytes, captured)
+    chain = extensions.walk(start, ip_bytes, captured, settings)
     reason = extensions.reason(chain)
     protocol = extensions.protocol(chain)
     if reason == _NONE and extensions.fragment(chain):
         reason = u64(Reason.FRAGMENT)
     if reason != _NONE:
-        return reason, ZERO, ip_bytes, protocol, ZERO, False
-    final = extensions.final_destination(chain)
-    known = final != extensions.UNKNOWN
-    destination = start + (final if known and final != ZERO else IPV6_DESTINATION)
-    addresses += checksum.halves(memory.le64(destination)) + checksum.halves(memory.le64(destination + EIGHT))
-    return _NONE, extensions.header_bytes(chain), ip_bytes, protocol, addresses, known
+        return reason, ZERO, ip_bytes, protocol, ZERO
+    return _NONE, extensions.header_bytes(chain), ip_bytes, protocol, addresses
 
 
 @inlined
-def read_ipv6(start, captured, wire):
+def read_ipv6(start, captured, wire, settings):
     """Read an IPv6 header and its extensions.
 
     Args:
         start, captured, wire: as for `read_ipv4`.
+        settings: u64, how the zone is set.
 
     Returns:
-        Reason, header bytes with extensions, IP bytes, protocol behind the extensions, sum of source and final
-        destination (RFC 8200 8.1) for the pseudo header, and whether that destination is known; u64 but the last.
+        Reason, header bytes with extensions, IP bytes, protocol behind the extensions, and the sum of the addresses for
+        the pseudo header; all u64.
 
     Source:
-        RFC 8200 3; RFC 2675 for packets beyond 64 KiB.
+        RFC 8200 3; RFC 2675 for packets beyond 64 KiB, which Open vSwitch does not know.  The destination is that of the
+        header, as in Linux and Open vSwitch, though a routing header may name a later one (RFC 8200 8.1), and the source
+        even if an option holds a home address (RFC 6275 6.3): in a packet on such a way they find the checksum wrong.
     """
     if captured < _IPV6_BYTES:
-        return u64(Reason.TRUNCATED), ZERO, ZERO, ZERO, ZERO, False
+        return u64(Reason.TRUNCATED), ZERO, ZERO, ZERO, ZERO
     payload = memory.be16(start + FOUR)
     protocol = memory.byte(start + _SIX)
-    jumbo = payload == ZERO and protocol == extensions.HOP_BY_HOP
-    if jumbo:
-        payload = extensions.jumbo_bytes(start, captured)
+    unannounced = payload == ZERO and protocol == extensions.HOP_BY_HOP
+    if unannounced and settings & _OVS == ZERO:
+        payload = extensions.unannounced_bytes(start, captured, wire)
     ip_bytes = payload + _IPV6_BYTES
-    if memory.byte(start) >> FOUR != _SIX or wire < ip_bytes or (jumbo and payload == ZERO):
-        return u64(Reason.L3_HEADER), ZERO, ip_bytes, protocol, ZERO, False
+    if memory.byte(start) >> FOUR != _SIX or wire < ip_bytes or (unannounced and payload == ZERO):
+        return u64(Reason.L3_HEADER), ZERO, ip_bytes, protocol, ZERO
     source = start + IPV6_SOURCE
     addresses = checksum.halves(memory.le64(source)) + checksum.halves(memory.le64(source + EIGHT))
-    if extensions.is_extension(protocol):
-        return _extended(start, ip_bytes, captured, addresses)
     destination = start + IPV6_DESTINATION
     addresses += checksum.halves(memory.le64(destination)) + checksum.halves(memory.le64(destination + EIGHT))
-    return _NONE, _IPV6_BYTES, ip_bytes, protocol, addresses, True
+    if extensions.is_extension(protocol):
+        return _extended(start, ip_bytes, captured, addresses, settings)
+    return _NONE, _IPV6_BYTES, ip_bytes, protocol, addresses

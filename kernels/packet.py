@@ -5,8 +5,9 @@
     transport     transport header -> ports, sequence numbers (icmp_types, quotes for ICMP)
     endpoints     addresses and ports -> key and direction
 
-Each length is held once against what there is, where it is read.  A snapped packet is tracked when its transport header
-was captured, options included.  What is wrong with a packet is its Reason; nothing here reads beyond ``captured_bytes``.
+Each length is held once against what there is, where it is read.  A snapped packet is tracked when all was captured that
+is asked of it: TCP options that were not are as good as absent.  What is wrong with a packet is its Reason; nothing here
+reads beyond ``captured_bytes``.
 """
 
 from __future__ import annotations
@@ -83,10 +84,11 @@ def parse(frame, zone, settings, parsed):
 
     if family == FOUR:
         reason, header, ip_bytes, protocol, addresses = internet.read_ipv4(start, captured, wire, check)
+        captured -= header
         destination = start + internet.IPV4_DESTINATION
     else:
-        reason, header, ip_bytes, protocol, addresses, known = internet.read_ipv6(start, captured, wire)
-        check = check and known
+        reason, header, ip_bytes, protocol, addresses = internet.read_ipv6(start, captured, wire, settings)
+        captured -= min(captured, header)  # the last bytes of an extension header may be missing
         destination = start + internet.IPV6_DESTINATION
     parsed.protocol = protocol
     parsed.ip_bytes = ip_bytes
@@ -96,7 +98,7 @@ def parse(frame, zone, settings, parsed):
 
     l4 = start + header
     l4_bytes = ip_bytes - header
-    captured = min(captured - header, l4_bytes)
+    captured = min(captured, l4_bytes)
     parsed.l4 = l4
     parsed.l4_bytes = l4_bytes
     for i in range(KEY_WORDS):
@@ -104,10 +106,10 @@ def parse(frame, zone, settings, parsed):
     parsed.inner_high_is_source = ZERO
     if protocol == TCP:
         parsed.icmp_word = ZERO
-        word = transport.read_tcp(l4, l4_bytes, captured, addresses, check, parsed)
+        word = transport.read_tcp(l4, l4_bytes, captured, addresses, settings, check, parsed)
     else:
         word = transport.read_other(
-            l4, l4_bytes, captured, addresses, family, protocol, zone, check, destination, parsed
+            l4, l4_bytes, captured, addresses, family, protocol, zone, settings, check, destination, parsed
         )
     reason = transport.reason(word)
     if reason != _NONE:

@@ -8,22 +8,33 @@ the packet, its source must be the error's destination.
 
 from __future__ import annotations
 
-from . import extensions, icmp_types, memory
-from .endpoints import ICMP, ICMPV6, has_ports, write_key
+from ..shm.layout import Setting
+from . import extensions, gre, icmp_types, memory
+from .endpoints import GRE, ICMP, ICMPV6, SCTP, TCP, UDP, has_ports, write_key
 from .icmp_types import Role
 from .internet import IPV4_DESTINATION, IPV4_SOURCE, IPV6_DESTINATION, IPV6_SOURCE
-from .jit import kernel
+from .jit import inlined, kernel
 from .words import EIGHT, FOUR, ONE, TWO, ZERO, u64
 
 _SIX = u64(6)
 _NINE = u64(9)
 _FIFTEEN = u64(15)
 _IPV4_BYTES = u64(20)
+_TWELVE = u64(12)
+_TWENTY = u64(20)
 _FRAGMENT_OFFSET = u64(0x1FFF)
+_OFFSET_AND_MORE = u64(0x3FFF)
+_OVS = u64(Setting.OVS)
+
+
+@inlined
+def _whole(protocol):
+    """Return the bytes of a transport header with ports."""
+    return _TWENTY if protocol == TCP else _TWELVE if protocol == SCTP else EIGHT
 
 
 @kernel
-def read(start, size, family, destination, zone, parsed):
+def read(start, size, family, destination, zone, settings, parsed):
     """Write key and direction of the quoted packet into ``parsed``.
 
     Args:
@@ -32,6 +43,7 @@ def read(start, size, family, destination, zone, parsed):
         family: u64, 4 or 6, of the error.
         destination: u64, address of the destination address of the error.
         zone: u64.
+        settings: u64, how the zone is set.
         parsed: out, PARSED: inner_key, inner_high_is_source.
 
     Returns:
@@ -39,14 +51,18 @@ def read(start, size, family, destination, zone, parsed):
 
     Source:
         nf_conntrack_inet_error: what may be quoted and what must match.  A quoted fragment is read if it is the first.
+        Open vSwitch reads no fragment, wants 8 bytes of a transport header in an IPv4 quote and all of it in an IPv6
+        quote, and holds ports and ICMP codes against what it holds those of packets (extract_l4 in lib/conntrack.c).
     """
     memory.apart()
+    ovs = settings & _OVS != ZERO
     if family == FOUR:
         if size < _IPV4_BYTES:
             return False
         first = memory.byte(start)
         header = (first & _FIFTEEN) << TWO
-        if first >> FOUR != FOUR or header < _IPV4_BYTES or memory.be16(start + _SIX) & _FRAGMENT_OFFSET:
+        fragment = _OFFSET_AND_MORE if ovs else _FRAGMENT_OFFSET
+        if first >> FOUR != FOUR or header < _IPV4_BYTES or memory.be16(start + _SIX) & fragment:
             return False
         protocol = memory.byte(start + _NINE)
         src_high = ZERO
@@ -58,8 +74,9 @@ def read(start, size, family, destination, zone, parsed):
     else:
         if size < extensions.IPV6_BYTES or memory.byte(start) >> FOUR != _SIX:
             return False
-        chain = extensions.walk(start, size, size)
-        if extensions.reason(chain) or extensions.fragment(chain) & extensions.FRAGMENT_OFFSET:
+        chain = extensions.walk(start, size, size, settings)
+        fragment = extensions.fragment(chain)
+        if extensions.reason(chain) or fragment & extensions.FRAGMENT_OFFSET or (ovs and fragment):
             return False
         header = extensions.header_bytes(chain)
         protocol = extensions.protocol(chain)
@@ -75,19 +92,34 @@ def read(start, size, family, destination, zone, parsed):
     left = size - header
     src_port = ZERO
     dst_port = ZERO
-    if has_ports(protocol):
+    if (protocol == ICMP and family == FOUR) or (protocol == ICMPV6 and family != FOUR):
+        if left < EIGHT:
+            return False
+        code = memory.byte(l4 + ONE)
+        found = icmp_types.find(family, memory.byte(l4), settings)
+        role = icmp_types.role(found)
+        if (role != u64(Role.REQUEST) and role != u64(Role.ANSWER)) or (ovs and code != ZERO):
+            return False  # nobody answers an error with an error
+        src_port, dst_port = icmp_types.ports(found, code, memory.be16(l4 + FOUR))
+    elif ovs:
+        if protocol == TCP or protocol == UDP or protocol == SCTP:
+            if left < (EIGHT if family == FOUR else _whole(protocol)):
+                return False
+            src_port = memory.be16(l4)
+            dst_port = memory.be16(l4 + TWO)
+            if src_port == ZERO or dst_port == ZERO:
+                return False
+    elif has_ports(protocol):
         if left < FOUR:
             return False
         src_port = memory.be16(l4)
         dst_port = memory.be16(l4 + TWO)
-    elif protocol in (ICMP, ICMPV6):
-        if left < EIGHT or (protocol == ICMP) != (family == FOUR):
+    elif protocol == GRE:
+        if not gre.is_known(l4, left):
             return False
-        found = icmp_types.find(family, memory.byte(l4))
-        role = icmp_types.role(found)
-        if role != u64(Role.REQUEST) and role != u64(Role.ANSWER):
-            return False  # nobody answers an error with an error
-        src_port, dst_port = icmp_types.ports(found, memory.byte(l4 + ONE), memory.be16(l4 + FOUR))
+        dst_port = gre.call_id(l4, left)
+    elif protocol == ICMP or protocol == ICMPV6:
+        return False
     order = write_key(
         src_high, src_low, src_port, dst_high, dst_low, dst_port, zone, protocol, family, parsed.inner_key
     )

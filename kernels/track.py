@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from ..shm.layout import ENTRY, CtState, PacketKind, Setting, Status, VerdictFlag, Way
 from ..shm.reasons import Reason
-from . import flow_states, icmp, outcome, ovs, tcp
+from . import flow_states, icmp, outcome, ovs, sctp, tcp
 from .jit import inlined, kernel
 from .memory import record_at
 from .outcome import Outcome
 from .words import ONE, ZERO, u64
 
-_TCP, _ICMP_QUERY = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY)
+_TCP, _ICMP_QUERY, _SCTP = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY), u64(PacketKind.SCTP)
 _NONE = u64(Reason.NONE)
 _SEEN_REPLY, _STATUS_ASSURED = u64(Status.SEEN_REPLY), u64(Status.ASSURED)
 _FIXED_TIMEOUT = u64(Status.FIXED_TIMEOUT)
@@ -42,7 +42,7 @@ def opens(parsed, settings):
     """Return why a packet that belongs to no connection may not open one, Reason.NONE if it may.
 
     Args:
-        parsed: PARSED with reason NONE, of kind FLOW, TCP or ICMP_QUERY.
+        parsed: PARSED with reason NONE, of kind FLOW, TCP, SCTP or ICMP_QUERY.
         settings: u64, Setting bits of the zone.
     """
     if settings & _OVS_ZONE != ZERO:
@@ -52,6 +52,8 @@ def opens(parsed, settings):
         return tcp.opens(parsed, settings)
     if kind == _ICMP_QUERY:
         return icmp.opens(parsed)
+    if kind == _SCTP:
+        return sctp.opens(parsed)
     return _NONE
 
 
@@ -71,6 +73,8 @@ def begin(entry, parsed, settings):
         return ovs.begin(entry, parsed)
     if u64(parsed.kind) == _TCP:
         return tcp.begin(entry, parsed)
+    if u64(parsed.kind) == _SCTP:
+        return sctp.begin(entry, parsed)
     return flow_states.begin(entry, parsed)
 
 
@@ -81,7 +85,7 @@ def update(entry, way, parsed, settings, now_ms, verdict):
     Args:
         entry: u64, address of a LIVE ENTRY with the packet's key.
         way: u64, Way of the packet.
-        parsed: PARSED with reason NONE, of kind FLOW, TCP or ICMP_QUERY.
+        parsed: PARSED with reason NONE, of kind FLOW, TCP, SCTP or ICMP_QUERY.
         settings: u64, Setting bits of the zone.
         now_ms: u64.
         verdict: out, VERDICT: ct_state, reason, direction, flags, protocol, state; untouched when the outcome is RESTART.
@@ -100,6 +104,8 @@ def update(entry, way, parsed, settings, now_ms, verdict):
         return ovs.update(entry, way, parsed, settings, verdict)
     if u64(parsed.kind) == _TCP:
         result = tcp.update(entry, way, parsed, settings, now_ms)
+    elif u64(parsed.kind) == _SCTP:
+        result = sctp.update(entry, way, parsed)
     else:
         result = flow_states.update(entry, way, parsed, now_ms)
     kind = outcome.kind_of(result)

@@ -204,6 +204,18 @@ OVS_PEERS = np.dtype(
 )
 """ENTRY.protocol of a TCP connection in the `ovs` profile; both sides' states are ENTRY.state."""
 
+SCTP_ASSOCIATION = np.dtype(
+    [
+        ("tag", "u4", (2,)),  # verification tag that packets of each direction carry; 0: unknown
+        ("inits", "u1"),  # a bit for each Way in which an INIT went since the last handshake was done
+        ("marks", "u1"),  # kernels/sctp
+        ("last_way", "u1"),
+        ("reserved", "u1", (53,)),
+    ],
+    align=True,
+)
+"""ENTRY.protocol of an SCTP association in the `netfilter` profile."""
+
 EXTENSION = np.dtype(
     [
         ("reply_key", "u8", (KEY_WORDS,)),  # canonical, as NAT made it; word 4 = 0: no second key
@@ -633,14 +645,14 @@ PARSED = np.dtype(
         ("inner_key", "u8", (KEY_WORDS,)),  # ICMP error: key of the quoted packet
         ("l4", "u8"),  # address of the transport header
         ("icmp_word", "u8"),  # ICMP: type 8 | code 8 | id 16 (type in the highest of 32 bits)
-        ("seq", "u4"),
-        ("ack", "u4"),
+        ("seq", "u4"),  # SCTP: the verification tag
+        ("ack", "u4"),  # SCTP: the tag that an INIT or INIT ACK announces
         ("l4_bytes", "u4"),  # transport header and payload, from the IP length
         ("payload_bytes", "u4"),
         ("ip_bytes", "u4"),  # what accounting counts
-        ("options_bytes", "u4"),  # TCP options
+        ("options_bytes", "u4"),  # TCP options; SCTP: chunks; those that are readable
         ("win", "u2"),
-        ("tcp_flags", "u2"),  # low byte of the TCP flags
+        ("tcp_flags", "u2"),  # low byte of the TCP flags; SCTP: a bit for each Chunk (kernels/sctp_states) there is
         ("reason", "u2"),  # Reason; other than NONE: stop here
         ("protocol", "u1"),
         ("family", "u1"),  # 4 or 6
@@ -668,6 +680,7 @@ class PacketKind(IntEnum):
     ICMP_QUERY = 2
     ICMP_ERROR = 3
     UNTRACKED = 4
+    SCTP = 5
 
 
 PARSED_BYTES = PARSED.itemsize
@@ -1133,6 +1146,7 @@ SHARED = {
     "TCP_PEERS": TCP_PEERS,
     "OVS_PEER": OVS_PEER,
     "OVS_PEERS": OVS_PEERS,
+    "SCTP_ASSOCIATION": SCTP_ASSOCIATION,
     "EXTENSION": EXTENSION,
     "SEGMENT": SEGMENT,
     "ZONE": ZONE,
@@ -1178,7 +1192,7 @@ for _name, _dtype in SHARED.items():
     assert _no_implicit_padding(_dtype), f"{_name} has implicit padding"
 assert ENTRY.itemsize == ENTRY_BYTES == 3 * LINE_BYTES
 assert offset(ENTRY, "protocol") == LINE_BYTES and offset(ENTRY, "packets") == 2 * LINE_BYTES
-assert TCP_PEERS.itemsize == OVS_PEERS.itemsize == LINE_BYTES
+assert TCP_PEERS.itemsize == OVS_PEERS.itemsize == SCTP_ASSOCIATION.itemsize == LINE_BYTES
 assert EXTENSION.itemsize == EXTENSION_BYTES
 assert SEGMENT.itemsize == SEGMENT_BYTES and SLOTS % (2 * LINE_SLOTS) == 0
 assert ZONE.itemsize == ZONE_BYTES and QUOTA.itemsize == QUOTA_BYTES and GLOBAL.itemsize == GLOBAL_BYTES

@@ -23,6 +23,7 @@ class Reason(IntEnum):
     L4CSUM_ERR = 7  # TCP, UDP, ICMP, ICMPv6, SCTP checksum
     FRAGMENT = 8  # a fragment that is not reassembled
     NOT_TRACKED = 9  # neighbour discovery and the like: never tracked
+    PORT_ZERO = 15  # source or destination port 0, which the `ovs` profile does not take
     # The tracker refused it (kernels/track and the protocol's own room).
     INVALID_TCP_FLAGS = 16  # a set of flags that no host sends
     TCP_NEW_REFUSED = 17  # cannot open a connection: not a SYN, and mid-stream pickup is off or impossible
@@ -36,6 +37,9 @@ class Reason(IntEnum):
     ICMP_TYPE = 25  # a type that opens nothing and answers nothing
     ICMP_UNMATCHED = 26  # an error about no connection we know, or an answer to no request
     ICMP_INNER = 27  # an error whose quoted packet cannot be read
+    SCTP_CHUNK = 28  # chunks that are too short, too long, or may not stand together
+    SCTP_TAG = 29  # not the verification tag of its association
+    SCTP_STATE = 30  # no transition from this state for one of its chunks
     TCP_SEQ_CHK_FAILED = 31  # `ovs` profile: numbers out of the window
     # A commit was refused (kernels/zones, index, entries).
     FULL = 40  # global limit

@@ -1,23 +1,19 @@
 """What users of other trackers ran into, packet by packet (tests/data/bug-reports.json), through parser and tracker.
 
 Each case has raw packets, the verdict and table of a live Linux 6.18, and what is right.  Where the two differ, WRONG says
-so; cases about what is not of this tracker's matter here (NAT, SCTP, fragments, helpers, limits) are left out by name.
+so; cases about what is not of this tracker's matter here (NAT, fragments, helpers, limits) are left out by name.
 """
 
 import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tracker
-from zonetrack.kernels import memory, packet
-from zonetrack.kernels.jit import kernel
-from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import FRAME, PARSED, Link, Setting
+from parsing import parsed_of
 
 CASES = {case["n"]: case for case in json.loads((Path(__file__).parent / "data" / "bug-reports.json").read_text())}
-OF_TRACKING = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 35, 37, 39, 61)
+OF_TRACKING = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 35, 37, 39, 47, 49, 61)
 LABELS = {
     "NEW/orig": "N>",
     "ESTABLISHED/orig": "E>",
@@ -27,7 +23,7 @@ LABELS = {
     "INVALID": "I",
     "UNTRACKED": "U",
 }
-PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6"}
+PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
 LINE = re.compile(r"(\w+) (?:([A-Z_0-9]+) )?t=(\d+)(?: \[(\w+)\])?")
 WRONG = {
     # case, step: label and state that are right
@@ -35,24 +31,6 @@ WRONG = {
     (13, 7): ("E<", "ESTABLISHED"),
     (13, 8): ("E>", "ESTABLISHED"),
 }
-
-frame_at = memory.record_at(FRAME)
-parsed_at = memory.record_at(PARSED)
-
-
-@kernel
-def parse(frame, parsed):
-    packet.parse(frame_at(frame), u64(0), u64(Setting.CHECKSUM), parsed_at(parsed))
-
-
-def parsed_of(raw):
-    """Return PARSED[1] of an IP packet, and the bytes it points to."""
-    octets = np.frombuffer(raw, "u1").copy()
-    frame, parsed = np.zeros(1, FRAME), np.zeros(1, PARSED)
-    frame[0]["address"], frame[0]["link"] = octets.ctypes.data, Link.RAW_IP
-    frame[0]["captured_bytes"] = frame[0]["wire_bytes"] = len(raw)
-    parse(tracker.at(frame), tracker.at(parsed))
-    return parsed, octets
 
 
 def table_of(world):
@@ -62,7 +40,7 @@ def table_of(world):
         seen = world.seen("", connection, tracker.Reason.NONE)
         protocol = PROTOCOLS[int(connection.entry["key"][4]) >> 8 & 0xFF]
         status = "ASSURED" if seen.assured else "UNREPLIED" if seen.unreplied else None
-        rows.append((protocol, seen.state if protocol == "tcp" else None, seen.timeout_s, status))
+        rows.append((protocol, seen.state if protocol in ("tcp", "sctp") else None, seen.timeout_s, status))
     return sorted(rows, key=str)
 
 
@@ -91,8 +69,7 @@ def test_case(number):
                 assert step["do"].startswith("conntrack -F"), step["do"]
                 world.table.clear()
             continue
-        parsed, _octets = parsed_of(bytes.fromhex(step["hex"]))
-        label = world.track(parsed).label.rstrip("a")
+        label = world.track(parsed_of(bytes.fromhex(step["hex"]))).label.rstrip("a")
         if (number, i) in WRONG:
             right, state = WRONG[number, i]
             assert (label, [row[1] for row in table_of(world)]) == (right, [state]), step["do"]
@@ -103,8 +80,7 @@ def test_case(number):
 
 def test_no_case_is_forgotten():
     nat = {33, 41, 55}
-    sctp = {47, 49}
     fragments = {43, 45}
     helpers = {51, 53}
     limits_and_lookup = {57, 59, 63}
-    assert set(CASES) == set(OF_TRACKING) | nat | sctp | fragments | helpers | limits_and_lookup
+    assert set(CASES) == set(OF_TRACKING) | nat | fragments | helpers | limits_and_lookup

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from naive_checksum import checksum
+from naive_checksum import checksum, pseudo_header
 from parsing import Tuple, assert_tuple, parse
 from scapy.layers.inet import IP, TCP, UDP, IPOption_NOP, IPOption_RR, IPOption_Timestamp
 from scapy.layers.inet6 import (
@@ -225,18 +225,23 @@ def test_ipv6_extensions(extensions, size):
     [
         IPv6ExtHdrRouting(addresses=["2001:db8::7", "2001:db8::9"], segleft=2),
         IPv6ExtHdrSegmentRouting(addresses=["2001:db8::9", "2001:db8::7"], segleft=1, lastentry=1),
+        IPv6ExtHdrRouting(type=3, addresses=["2001:db8::9"], segleft=1),
     ],
-    ids=["source route", "segment routing"],
+    ids=["source route", "segment routing", "another"],
 )
-def test_the_checksum_is_that_of_the_final_destination(extension):
-    data = with_extensions(extension.copy(), final="2001:db8::9")
-    assert_tuple(read(data), SIX)  # the key has the destination that the packet travels to
-    assert read(with_extensions(extension.copy(), final=SIX.dst)).reason == Reason.L4CSUM_ERR
+@pytest.mark.parametrize("ovs", [False, True])
+def test_a_checksum_for_a_later_destination_is_wrong_before_it_is_reached(extension, ovs):
+    assert read(with_extensions(extension.copy(), final="2001:db8::9"), ovs=ovs).reason == Reason.L4CSUM_ERR
+    assert_tuple(read(with_extensions(extension.copy(), final=SIX.dst), ovs=ovs), SIX)
 
 
-def test_a_destination_that_cannot_be_known_leaves_the_checksum_alone():
-    route = IPv6ExtHdrRouting(type=3, addresses=["2001:db8::9"], segleft=1)
-    assert_tuple(read(with_extensions(route, final="2001:db8::5")), SIX)
+def test_a_header_whose_end_was_not_captured():
+    data = with_extensions(IPv6ExtHdrFragment(offset=0, m=0))
+    for cut in range(44, 48):
+        assert read(data[:cut], wire=len(data)).reason == Reason.TRUNCATED  # for the ports were not either
+    data = bytes(IPv6(src=SIX.src, dst=SIX.dst) / IPv6ExtHdrFragment(offset=0, m=0, nh=11) / b"hello")
+    for cut in range(44, 48):
+        assert_tuple(read(data[:cut], wire=len(data)), SIX._replace(src_port=0, dst_port=0, protocol=11))
 
 
 @pytest.mark.parametrize(("offset", "more"), [(0, 1), (5, 1), (5, 0)])
@@ -250,11 +255,19 @@ def test_a_broken_chain():
     found = read(data)
     assert (found.reason, found.family, found.ip_bytes) == (Reason.EXTENSION_HEADERS, 6, len(data))
     assert read(bytes(IPv6(nh=59))).reason == Reason.EXTENSION_HEADERS
+    assert read(bytes(IPv6(nh=59)), ovs=True).protocol == 59
+
+
+def summed_udp(segment):
+    """Return a UDP segment of SIX with its checksum."""
+    data = bytes(IPv6(src=SIX.src, dst=SIX.dst))
+    total = checksum(pseudo_header(data[8:24], data[24:40], 17, len(segment)) + segment)
+    return segment[:6] + total.to_bytes(2, "big") + segment[8:]
 
 
 def test_jumbo():
     size = 70000
-    udp = struct.pack("!HHHH", 1000, 53, 0, 0x1234)
+    udp = summed_udp(struct.pack("!HHHH", 1000, 53, 8, 0))
     options = bytes(IPv6ExtHdrHopByHop(nh=6, options=[Jumbo(jumboplen=size)]))
     header = bytes(IPv6(src=SIX.src, dst=SIX.dst, nh=0, plen=0))
     tcp = struct.pack("!HHIIBBHHH", 1000, 53, 1, 2, 0x50, 0x10, 3, 0, 0)
@@ -264,7 +277,13 @@ def test_jumbo():
     assert (found.ip_bytes, found.payload_bytes) == (40 + size, size - 8 - 20)
     assert read(data, wire=40 + size - 1).reason == Reason.L3_HEADER
     without = bytes(IPv6ExtHdrHopByHop(nh=17, options=[PadN(optdata=b"\0" * 4)]))
-    assert read(header + without + udp).reason == Reason.L3_HEADER
+    found = read(header + without + udp)  # all that came, as Linux has it
+    assert_tuple(found, SIX)
+    assert (found.ip_bytes, found.l4_bytes) == (56, 8)
+    assert read(header + without + udp, ovs=True).reason == Reason.L3_HEADER
+    assert read(data, wire=40 + size, ovs=True).reason == Reason.L3_HEADER
+    below = bytes(IPv6ExtHdrHopByHop(nh=17, options=[Jumbo(jumboplen=65535)]))
+    assert read(header + below + udp, wire=70000).reason == Reason.L3_HEADER
 
 
 def test_payload_length_0_without_hop_by_hop_is_an_empty_packet():

@@ -7,6 +7,7 @@ from scapy.layers.inet6 import (
     ICMPv6DestUnreach,
     ICMPv6EchoReply,
     ICMPv6EchoRequest,
+    ICMPv6NIQueryNOOP,
     ICMPv6PacketTooBig,
     ICMPv6ParamProblem,
     ICMPv6TimeExceeded,
@@ -15,7 +16,7 @@ from scapy.layers.inet6 import (
     IPv6ExtHdrFragment,
     IPv6ExtHdrHopByHop,
 )
-from scapy.layers.sctp import SCTP
+from scapy.layers.sctp import SCTP, SCTPChunkInit
 from zonetrack.shm.layout import Link, PacketKind
 from zonetrack.shm.reasons import Reason
 
@@ -48,7 +49,12 @@ def error(family, quote, message=None, src=ROUTER, dst=CLIENT):
 QUOTED = {
     "tcp": (lambda f: ip(f, CLIENT, SERVER) / TCP(sport=40000, dport=80), (40000, 80, 6), 4),
     "udp": (lambda f: ip(f, CLIENT, SERVER) / UDP(sport=1000, dport=53) / b"hello", (1000, 53, 17), 4),
-    "sctp": (lambda f: ip(f, CLIENT, SERVER) / SCTP(sport=5000, dport=6000), (5000, 6000, 132), 4),
+    "sctp": (lambda f: ip(f, CLIENT, SERVER) / SCTP(sport=5000, dport=6000) / SCTPChunkInit(), (5000, 6000, 132), 4),
+    "pptp": (
+        lambda f: ip(f, CLIENT, SERVER, **{"proto" if f == 4 else "nh": 47}) / b"\x30\x81\x88\x0b\0\1\0\7payload",
+        (0, 7, 47),
+        8,
+    ),
     "gre": (lambda f: ip(f, CLIENT, SERVER, **{"proto" if f == 4 else "nh": 47}) / bytes(20), (0, 0, 47), 0),
     "echo request": (
         lambda f: ip(f, CLIENT, SERVER) / (ICMP(type=8, id=7) if f == 4 else ICMPv6EchoRequest(id=7)) / b"hello",
@@ -73,6 +79,8 @@ def test_the_key_is_that_of_the_quoted_packet(family, make, ports, least):
     for size in range(len(packet) + 1):
         found = read(error(family, packet[:size]), zone=9)
         assert found.kind == PacketKind.ICMP_ERROR
+        if found.reason == Reason.NONE and size < header + least and found.inner_key[4] >> 8 & 0xFF == 47:
+            continue  # without its call it is GRE without any
         if size < header + least:
             assert (found.reason, found.inner_key) == (Reason.ICMP_INNER, NOTHING)
             continue
@@ -181,3 +189,59 @@ def test_a_snapped_error(family):
     found = read(data[: 2 * header + 8 + 4], wire=len(data))
     assert (found.reason, found.inner_key) == (Reason.NONE, read(packet).key)
     assert read(data[: 2 * header + 8 + 3], wire=len(data)).reason == Reason.ICMP_INNER
+
+
+# ---------------------------------------------------------------------------------------------------- ovs
+OVS_LEAST = {
+    # bytes of its transport header that a quote must have, in IPv4 and IPv6
+    "tcp": (8, 20),
+    "udp": (8, 8),
+    "sctp": (8, 12),
+    "echo request": (8, 8),
+    "echo reply": (8, 8),
+}
+
+
+@FAMILIES
+@pytest.mark.parametrize("name", OVS_LEAST)
+def test_what_open_vswitch_wants_of_a_quote(family, name):
+    packet = bytes(QUOTED[name][0](family))
+    direct = read(packet, ovs=True)
+    least = (20 if family == 4 else 40) + OVS_LEAST[name][family == 6]
+    for size in range(len(packet) + 1):
+        found = read(error(family, packet[:size]), ovs=True)
+        assert found.reason == (Reason.ICMP_INNER if size < least else Reason.NONE)
+        if size >= least:
+            assert (found.inner_key, found.inner_high_is_source) == (direct.key, direct.high_is_source)
+
+
+@FAMILIES
+def test_quotes_that_open_vswitch_does_not_take(family):
+    def reason(packet):
+        return read(error(family, bytes(packet)), ovs=True).reason
+
+    echo = ICMP(type=8, code=1, id=7) if family == 4 else ICMPv6EchoRequest(code=1, id=7)
+    refused = [
+        ip(family, CLIENT, SERVER) / UDP(sport=0, dport=53),
+        ip(family, CLIENT, SERVER) / TCP(sport=1, dport=0),
+        ip(family, CLIENT, SERVER) / echo,
+        ip(family, CLIENT, SERVER) / (ICMP(type=17) if family == 4 else ICMPv6NIQueryNOOP()),
+        ip(family, CLIENT, SERVER, flags="MF") / UDP(sport=1, dport=53)
+        if family == 4
+        else ip(family, CLIENT, SERVER) / IPv6ExtHdrFragment(m=1) / UDP(sport=1, dport=53),
+    ]
+    for packet in refused:
+        assert reason(packet) == Reason.ICMP_INNER
+        assert read(error(family, bytes(packet))).reason == Reason.NONE
+    atomic = IPv6(src=CLIENT[6], dst=SERVER[6]) / IPv6ExtHdrFragment() / UDP(sport=1, dport=53)
+    assert family == 4 or reason(atomic) == Reason.NONE
+
+
+@FAMILIES
+def test_a_quote_of_a_protocol_without_ports_in_ovs(family):
+    for protocol in (33, 47, 136, 253):
+        packet = ip(family, CLIENT, SERVER, **{"proto" if family == 4 else "nh": protocol})
+        found = read(error(family, bytes(packet)), ovs=True)
+        assert (found.inner_key, found.inner_high_is_source) == key_of(
+            Tuple(CLIENT[family], 0, SERVER[family], 0, protocol)
+        )

@@ -17,7 +17,8 @@ from scapy.layers.inet6 import (
     IPv6,
 )
 from scapy.layers.sctp import SCTP, SCTPChunkInit
-from zonetrack.kernels.icmp_types import MESSAGES, Role
+from zonetrack.kernels.icmp_types import MESSAGES, Known, Role
+from zonetrack.kernels.sctp_states import Chunk
 from zonetrack.shm.layout import Link, PacketKind
 from zonetrack.shm.reasons import Reason
 
@@ -119,13 +120,28 @@ def test_padding_is_no_part_of_a_segment(family):
 def test_a_snapped_segment(family):
     data = bytes(ip(family) / TCP(sport=1, dport=2, options=[("NOP", None)] * 12) / bytes(1000))
     whole = read(data)
-    header = header_bytes(family) + 32
-    for cut in (*range(header_bytes(family), header + 40), len(data) - 1):
-        wrong = data[: cut - 1] + bytes(
-            [data[cut - 1] ^ (cut > header)]
-        )  # a checksum that cannot be known is not wrong
+    fixed = header_bytes(family) + 20
+    for cut in (*range(header_bytes(family), fixed + 52), len(data) - 1):
+        wrong = data[: cut - 1] + bytes([data[cut - 1] ^ (cut > fixed + 12)])  # its checksum cannot be known
         found = read(wrong, wire=len(data))
-        assert found == whole if cut >= header else found.reason == Reason.TRUNCATED
+        if cut < fixed:
+            assert found.reason == Reason.TRUNCATED
+        else:
+            assert found == whole._replace(options_bytes=min(cut - fixed, 12))
+
+
+@FAMILIES
+@pytest.mark.parametrize(("src_port", "dst_port"), [(0, 80), (80, 0), (0, 0), (80, 256), (256, 80)])
+def test_port_0_is_refused_in_ovs(family, src_port, dst_port):
+    reason = Reason.NONE if src_port and dst_port else Reason.PORT_ZERO
+    for protocol, l4 in (
+        (6, TCP(sport=src_port, dport=dst_port)),
+        (17, UDP(sport=src_port, dport=dst_port)),
+        (132, SCTP(sport=src_port, dport=dst_port) / SCTPChunkInit()),
+    ):
+        data = bytes(ip(family) / l4)
+        assert_tuple(read(data), tuple_of(family, protocol, src_port, dst_port))
+        assert read(data, ovs=True).reason == reason
 
 
 # ---------------------------------------------------------------------------------------------------- UDP
@@ -204,13 +220,72 @@ def test_udp_lite_must_have_a_checksum(family):
 # ---------------------------------------------------------------------------------------------------- SCTP, DCCP, others
 @FAMILIES
 def test_sctp(family):
-    found = read(bytes(ip(family) / SCTP(sport=5000, dport=6000, tag=1) / SCTPChunkInit()))
+    found = read(bytes(ip(family) / SCTP(sport=5000, dport=6000, tag=7) / SCTPChunkInit(init_tag=9)))
     assert_tuple(found, tuple_of(family, 132, 5000, 6000))
-    assert found.payload_bytes == found.l4_bytes - 12
+    assert (found.kind, found.seq, found.ack) == (PacketKind.SCTP, 7, 9)
+    assert found.payload_bytes == found.options_bytes == found.l4_bytes - 12 == 20
+    assert found.tcp_flags == 1 << Chunk.INIT
     for size in range(12):
         assert read(carried(family, 132, bytes(size))).reason == Reason.L4_HEADER
 
 
+@FAMILIES
+def test_sctp_checksum(family):
+    data = bytes(ip(family) / SCTP(sport=5000, dport=6000, tag=7) / SCTPChunkInit(init_tag=9))
+    header = header_bytes(family)
+    for at in (0, 5, 8, 11, 25, 31):
+        wrong = bytearray(data)
+        wrong[header + at] ^= 4
+        for ovs in (False, True):
+            assert read(bytes(wrong), ovs=ovs).reason == Reason.L4CSUM_ERR
+            assert read(bytes(wrong), ovs=ovs, verify=False).reason == Reason.NONE
+            assert read(bytes(wrong), ovs=ovs, trusted=True).reason == Reason.NONE
+        assert read(bytes(wrong[:-1]), wire=len(data)).reason == Reason.NONE  # it cannot be known
+
+
+@FAMILIES
+def test_a_snapped_sctp_packet(family):
+    data = bytes(ip(family) / SCTP(sport=5000, dport=6000, tag=7) / SCTPChunkInit(init_tag=9))
+    whole, header = read(data), header_bytes(family)
+    for size in range(32):
+        found = read(data[: header + size], wire=len(data))
+        if size < 20:
+            assert found.reason == Reason.TRUNCATED
+        else:
+            assert found == whole._replace(options_bytes=size - 12)
+
+
+# ---------------------------------------------------------------------------------------------------- GRE
+@FAMILIES
+@pytest.mark.parametrize("ovs", [False, True])
+def test_a_call_of_pptp_stands_for_the_destination_port(family, ovs):
+    found = read(carried(family, GRE, struct.pack("!HHHH", 0x3081, 0x880B, 4, 0x1234) + bytes(12)), ovs=ovs)
+    assert_tuple(found, tuple_of(family, GRE, 0, 0 if ovs else 0x1234))
+
+
+@FAMILIES
+def test_pptp_carries_nothing_but_ppp(family):
+    data = carried(family, GRE, struct.pack("!HHHH", 0x3081, 0x0800, 4, 0x1234))
+    assert read(data).reason == Reason.L4_HEADER
+    assert_tuple(read(data, ovs=True), tuple_of(family, GRE))
+
+
+@FAMILIES
+def test_gre_of_another_version_has_no_call(family):
+    for version in (0, 2, 7):
+        found = read(carried(family, GRE, struct.pack("!HHHH", 0x2000 | version, 0x0800, 4, 0x1234)))
+        assert_tuple(found, tuple_of(family, GRE))
+
+
+@FAMILIES
+def test_gre_that_ends_before_its_call(family):
+    data = carried(family, GRE, struct.pack("!HHHH", 0x3001, 0x880B, 4, 0x1234))
+    for size in range(8):
+        assert_tuple(read(carried(family, GRE, data[-8:][:size])), tuple_of(family, GRE))
+        assert read(data[: header_bytes(family) + size], wire=len(data)).reason == Reason.TRUNCATED
+
+
+# ---------------------------------------------------------------------------------------------------- DCCP, others
 @FAMILIES
 def test_dccp(family):
     found = read(carried(family, DCCP, struct.pack("!HHII", 5000, 6000, 0, 0)))
@@ -231,6 +306,13 @@ def test_what_has_no_ports_is_known_by_its_addresses(family, protocol, size):
 @pytest.mark.parametrize("protocol", [p for p in range(256) if p not in (1, 6, 17, 33, 58, 132, 136)])
 def test_every_other_protocol_number_in_ipv4(protocol):
     assert_tuple(read(carried(4, protocol, b"\xff" * 8)), tuple_of(4, protocol))
+
+
+@FAMILIES
+@pytest.mark.parametrize("protocol", [GRE, DCCP, UDP_LITE, ESP])
+@pytest.mark.parametrize("size", [0, 3, 20])
+def test_what_open_vswitch_does_not_read(family, protocol, size):
+    assert_tuple(read(carried(family, protocol, b"\0\1" * size), ovs=True), tuple_of(family, protocol))
 
 
 # ---------------------------------------------------------------------------------------------------- ICMP
@@ -313,8 +395,10 @@ def test_neighbours_by_scapy():
 @pytest.mark.parametrize("number", [3, 8, 128, 135])
 def test_icmp_of_the_other_family(family, number):
     message = struct.pack("!BBHHH", number, 0, 0, 7, 1)
-    found = read(carried(family, ICMPV6 if family == 4 else ICMPV4, message), verify=False)
+    protocol = ICMPV6 if family == 4 else ICMPV4
+    found = read(carried(family, protocol, message), verify=False)
     assert (found.reason, found.kind) == (Reason.ICMP_TYPE, PacketKind.ICMP_QUERY)
+    assert_tuple(read(carried(family, protocol, message), ovs=True), tuple_of(family, protocol))
 
 
 @pytest.mark.parametrize(("family", "number"), [(4, 8), (6, 128), (6, 135)])
@@ -338,4 +422,29 @@ def test_icmp_without_room_for_its_header(family, number):
     data = icmp(family, number)
     for size in range(8):
         assert read(carried(family, ICMPV4 if family == 4 else ICMPV6, bytes(size))).reason == Reason.L4_HEADER
-        assert read(data[: header_bytes(family) + size], wire=len(data)).reason == Reason.TRUNCATED
+        snapped = read(data[: header_bytes(family) + size], wire=len(data))
+        assert snapped == read(data) if size >= 6 else snapped.reason == Reason.TRUNCATED
+
+
+@pytest.mark.parametrize("message", QUERIES, ids=lambda message: f"icmp{message.family}-{message.type}")
+@pytest.mark.parametrize("code", [0, 1])
+def test_icmp_queries_in_ovs(message, code):
+    found = read(icmp(message.family, message.type, code), ovs=True)
+    known = message.known == Known.EVERYWHERE and code == 0
+    assert found.reason == (Reason.NONE if known else Reason.ICMP_TYPE)
+    if known:
+        assert found == read(icmp(message.family, message.type, code))
+
+
+@pytest.mark.parametrize("number", [130, 131, 132, 133, 134, 135, 136, 143, 151, 152])
+def test_neighbours_are_invalid_in_ovs(number):
+    found = read(icmp(6, number), ovs=True)
+    assert (found.reason, found.kind) == (Reason.ICMP_TYPE, PacketKind.ICMP_QUERY)
+
+
+@pytest.mark.parametrize(("family", "number"), [(4, 8), (6, 128)])
+def test_no_device_verifies_icmp_for_ovs(family, number):
+    wrong = icmp(family, number)[:-1] + b"?"
+    assert read(wrong, trusted=True).reason == Reason.NONE
+    assert read(wrong, trusted=True, ovs=True).reason == Reason.L4CSUM_ERR
+    assert read(wrong, trusted=True, ovs=True, verify=False).reason == Reason.NONE

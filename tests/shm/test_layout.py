@@ -14,6 +14,7 @@ SIZES = {
     "TCP_PEERS": 64,
     "OVS_PEER": 12,
     "OVS_PEERS": 64,
+    "SCTP_ASSOCIATION": 64,
     "EXTENSION": 128,
     "SEGMENT": 64,
     "ZONE": 16,

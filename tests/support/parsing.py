@@ -4,6 +4,7 @@ import ipaddress
 from typing import NamedTuple
 
 import numpy as np
+from segments import Parsed
 from zonetrack.kernels import memory, packet
 from zonetrack.kernels.jit import JIT, kernel
 from zonetrack.kernels.words import u64
@@ -61,8 +62,7 @@ def parse_at(
     frame["link"] = link
     frame["flags"] = FrameFlag.CHECKSUM_TRUSTED if trusted else 0
     parsed = np.full(PARSED.itemsize, poison, np.uint8).view(PARSED)
-    settings = (Setting.CHECKSUM if verify else 0) | (Setting.OVS if ovs else 0)
-    _parse(u64(frame.ctypes.data), u64(zone), u64(settings), u64(parsed.ctypes.data))
+    _parse(u64(frame.ctypes.data), u64(zone), settings_of(verify, ovs), u64(parsed.ctypes.data))
     p = parsed[0]
     plain = {name: int(p[name]) for name in Found._fields if PARSED[name].shape == ()}
     plain |= {name: tuple(int(word) for word in p[name]) for name in ("key", "inner_key")}
@@ -71,6 +71,22 @@ def parse_at(
     if plain["reason"] == Reason.NONE:
         plain["l4"] -= address
     return Found(**plain)
+
+
+def settings_of(verify, ovs):
+    """Return the settings of a zone as a kernel takes them."""
+    return u64((Setting.CHECKSUM if verify else 0) | (Setting.OVS if ovs else 0))
+
+
+def parsed_of(data, *, verify=True, ovs=False):
+    """Return PARSED[1] of an IP packet as the tracker takes it; it keeps the bytes alive to which it points."""
+    octets = np.frombuffer(bytes(data), np.uint8).copy()
+    frame, parsed = np.zeros(1, FRAME), np.zeros(1, PARSED).view(Parsed)
+    frame["address"], frame["link"] = octets.ctypes.data, Link.RAW_IP
+    frame["captured_bytes"] = frame["wire_bytes"] = len(octets)
+    _parse(u64(frame.ctypes.data), u64(0), settings_of(verify, ovs), u64(parsed.ctypes.data))
+    parsed.header = octets
+    return parsed
 
 
 def parse(data, **how):

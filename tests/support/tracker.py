@@ -16,6 +16,7 @@ from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.outcome import Outcome
 from zonetrack.kernels.ovs_flows import OvsFlow
 from zonetrack.kernels.ovs_tcp_states import Peer
+from zonetrack.kernels.sctp_states import Sctp
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import (
@@ -35,6 +36,7 @@ from zonetrack.shm.layout import (
 )
 from zonetrack.shm.reasons import Reason
 
+TCP, SCTP = 6, 132
 parsed_at = memory.record_at(PARSED)
 verdict_at = memory.record_at(VERDICT)
 views_at = memory.record_at(VIEWS)
@@ -240,7 +242,7 @@ class Tracker:
 
 def state_of(entry: np.void) -> str:
     """Return the name of a connection's state, in the words of its profile."""
-    state, is_tcp = int(entry["state"]), (int(entry["key"][4]) >> 8) & 0xFF == 6
+    state, protocol = int(entry["state"]), (int(entry["key"][4]) >> 8) & 0xFF
     if not entry["status"] & Status.OVS:
-        return (Tcp if is_tcp else Flow)(state).name
-    return f"{Peer(state & 0xF).name}/{Peer(state >> 4).name}" if is_tcp else OvsFlow(state).name
+        return {TCP: Tcp, SCTP: Sctp}.get(protocol, Flow)(state).name
+    return f"{Peer(state & 0xF).name}/{Peer(state >> 4).name}" if protocol == TCP else OvsFlow(state).name
