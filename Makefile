@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted wheel model model-all conformance bench docs clean
+.PHONY: run test check style types interpreted wheel model model-all conformance sim sim-pairs faults bench docs clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
 PLAYED := --instance play --socket $(MADE)/play.sock
@@ -62,6 +62,18 @@ model-all: $(READY)
 # what others say of the corpus, and what we do: docs/conformance.md
 conformance: $(READY)
 	$(BIN)/python tests/support/conformance_page.py docs/conformance.md
+
+# simulated worlds from seeds: SEED is the first, STEPS the rounds of each; a seed that goes wrong prints a smaller case
+SEED ?= 1
+STEPS ?= 1
+SEEDS ?= 1
+
+sim: $(READY)
+	$(BIN)/python -m tests.sim $(SEED) $(STEPS) $(SEEDS)
+
+# two workers, each pair of operations, one of them killed at every access
+sim-pairs: $(READY)
+	$(BIN)/python -m tests.sim --pairs
 
 LOAD := $(BIN)/zonetrack load
 KEEP := $(BIN)/python -m zonetrack.clients.history docs/benchmarks/history.jsonl

@@ -77,6 +77,7 @@ class Play:
         replies: reply keys by key, for connections that have two.
         expired: keys whose connections have expired at NOW.
         limit: of zone 0 and of the whole table.
+        now_ms: the moment of every burst, sweep and walk.
     """
 
     stage: tiny.Stage
@@ -85,6 +86,7 @@ class Play:
     replies: dict[int, int] = field(default_factory=dict)
     expired: tuple[int, ...] = ()
     limit: int | None = None
+    now_ms: int = NOW
 
     def __post_init__(self):
         maker = self.stage.participants[0]
@@ -263,8 +265,8 @@ class Worker:
     def _track(self, packets):
         frames, kept = datagrams.burst(packets)
         verdicts = np.zeros(len(packets), VERDICT)
-        views = self.participant.views
-        burst.track_burst(views, u64(frames.ctypes.data), u64(len(packets)), u64(NOW), u64(verdicts.ctypes.data))
+        views, now_ms = self.participant.views, self.play.now_ms
+        burst.track_burst(views, u64(frames.ctypes.data), u64(len(packets)), u64(now_ms), u64(verdicts.ctypes.data))
         del kept
         return verdicts
 
@@ -303,7 +305,7 @@ class Worker:
     def sweep(self):
         """Sweep what has expired at NOW."""
         begun = self._begin("sweep", self.play.everything(self.play.expired))
-        sweep.sweep(self.participant.views, u64(NOW), u64(1 << 30))
+        sweep.sweep(self.participant.views, u64(self.play.now_ms), u64(1 << 30))
         self._end(begun, "done", histories.PERHAPS)
 
     def walk(self, out_max=2):
@@ -313,7 +315,7 @@ class Worker:
         wanted, listed = np.zeros(1, FILTER).view(np.recarray)[0], set()
         while cursor[0] < self.play.stage.table.geometry.records(Slab.ENTRIES):
             n = walk.collect(
-                self.participant.views, wanted, u64(NOW), u64(0), u64(BLOCK_RECORDS),
+                self.participant.views, wanted, u64(self.play.now_ms), u64(0), u64(BLOCK_RECORDS),
                 u64(cursor.ctypes.data), u64(out.ctypes.data), u64(out_max),
             )  # fmt: skip
             listed |= {tuple(row[name].tobytes() for name in WHO) for row in out[: int(n)]}
@@ -328,7 +330,7 @@ class Worker:
         """Delete all connections that are met."""
         begun = self._begin("wipe", range(len(self.play.keys)))
         cursor, wanted = np.zeros(1, "u8"), np.zeros(1, FILTER).view(np.recarray)[0]
-        walk.delete(self.participant.views, wanted, u64(NOW), u64(1 << 30), u64(cursor.ctypes.data))
+        walk.delete(self.participant.views, wanted, u64(self.play.now_ms), u64(1 << 30), u64(cursor.ctypes.data))
         self._end(begun, "wiped", histories.PERHAPS)
 
     def flush(self, zone=0):

@@ -258,7 +258,7 @@ def played(stand, mapped, seed, first, second):
     play.run(play.mortal(one, lambda one: PAIRS[first](one, 0)), lambda: PAIRS[second](other, 5))
     one.run()
     kills.whole(stand, f"{first} beside {second}, seed {seed}")
-    return play.left == 0
+    return play.killed
 
 
 @interpreted

@@ -10,15 +10,11 @@ import random
 
 import naive_audit
 import tables
-from simulation import Simulation
+from simulation import Killed, Simulation
 from zonetrack.kernels import audit, memory, repair
 
 ZONES = 4
 """Zones that repair and audit look at in the interpreter; tests stay below."""
-
-
-class Killed(BaseException):
-    """Stands for the end of a process: no kernel catches it."""
 
 
 class Killing(memory.World):
@@ -143,38 +139,23 @@ class Massacre(Simulation):
 
     def __init__(self, mapped, seed, accesses_max, **more):
         super().__init__(mapped, seed, **more)
-        self.left = int(accesses_max ** self.random.random())
-
-    def _count(self):
-        if self.current is not None and self.current.name == 1 and self.left:
-            self.left -= 1
-            if not self.left:
-                raise Killed
-
-    def load(self, address, size, order):
-        self._count()
-        return super().load(address, size, order)
-
-    def store(self, address, size, value, order):
-        self._count()
-        super().store(address, size, value, order)
-
-    def swap(self, address, size, expected, desired):
-        self._count()
-        return super().swap(address, size, expected, desired)
+        self.at = int(accesses_max ** self.random.random())
+        self.killed = False
 
     def mortal(self, participant, act):
         """Return a body for ``run``: ``act``, and repair when it is killed.  The process goes on as its own repairer."""
 
         def body():
+            self.current.left = self.at
             try:
                 act(participant)
             except Killed:
+                self.killed = True
                 self.empty(self.current)
                 for _ in range(100):
                     if repair.repair(participant.table.views(participant.me)):
                         return
                 raise AssertionError("repair does not come to an end") from None
-            self.left = 0
+            self.current.left = 0
 
         return body

@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import contextvars
 import ctypes
+import math
 import random
 from collections import deque
 
 import addresses
-from greenlet import greenlet
+from greenlet import getcurrent, greenlet
 from zonetrack.kernels import locks, memory
 from zonetrack.shm.layout import DELETE_BYTES, DELETE_LIST_MAX, PAGE_BYTES, ROSTER_MAX, Region
 
@@ -51,6 +52,10 @@ class Deadlock(Exception):
 
 class OutOfBounds(Exception):
     """A word got a value that it must never have."""
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: no kernel catches it."""
 
 
 class Broken(Exception):
@@ -87,6 +92,8 @@ class Worker:
         self.latest = 0  # the latest moment of a load so far
         self.seen = {}  # address -> no load of it may be earlier
         self.open = deque()  # operations whose stores are not all out: (number, operation)
+        self.left = 0  # shared accesses until it is killed; 0: it is not
+        self.stores_left = 0  # likewise of stores and swaps alone
 
 
 class Simulation(memory.World):
@@ -99,11 +106,14 @@ class Simulation(memory.World):
         weak: stores wait and loads are late; else memory is sequentially consistent.
         forget: orders that are lost, a planted fault: RELEASE, ACQUIRE.
         bounds: address -> the most that may ever stand there.
+        yields: tries for a lock through the scheduler; None: as many as the kernels have, or few where ``impatient``.
+        tracing: remember the last accesses for the report; who runs thousands of seeds does one again that went wrong.
     """
 
-    def __init__(self, mapped, seed, *, impatient=False, weak=True, forget=(), bounds=None):
+    def __init__(self, mapped, seed, *, impatient=False, weak=True, forget=(), bounds=None, tracing=True, yields=None):
         self.mapped, self.seed, self.impatient, self.forget = mapped, seed, impatient, frozenset(forget)
         self.bounds = bounds or {}
+        self.yields = yields
         self.pages, self.own_low, self.own_high = mapped.pages, mapped.own_low, mapped.own_high
         self.random = random.Random(seed)
         self.switching = self.random.choice(SWITCHES)
@@ -113,25 +123,26 @@ class Simulation(memory.World):
         self.now = 0
         self.history = {}  # address -> deque of (moment of the overwrite, old value)
         self.ready = []
+        self.hub = getcurrent()
         self.waiting = 0  # stores in all buffers
         self.current = None
         self.idle = 0
         self.accesses = 0
         self.operations = 0
         self.trace = deque(maxlen=TRACE_LINES)
+        self.note = self.trace.append if tracing else (lambda line: None)
+        self.names = 0
+        self.until_switch = self._stretch()
 
     # -------------------------------------------------------------------------------------------- running
     def run(self, *bodies):
         """Run each body as a worker until all have ended; what any of them raises ends the run."""
-        for i, body in enumerate(bodies):
-            worker = Worker(i + 1)
-            worker.greenlet = greenlet(body)
-            worker.greenlet.gr_context = contextvars.copy_context()  # numpy keeps there that u64 may wrap
-            self.ready.append(worker)
+        for body in bodies:
+            self.spawn(body)
         before = memory.world, locks.PAUSES_MAX, locks.YIELDS_MAX
         memory.world = self
-        if self.impatient:
-            locks.PAUSES_MAX, locks.YIELDS_MAX = 1, self.random.choice((1, 5, 40))
+        if self.impatient or self.yields:
+            locks.PAUSES_MAX, locks.YIELDS_MAX = 1, self.yields or self.random.choice((1, 5, 40))
         try:
             while self.ready:
                 self.current = worker = self.random.choice(self.ready)
@@ -142,6 +153,18 @@ class Simulation(memory.World):
         finally:
             memory.world, locks.PAUSES_MAX, locks.YIELDS_MAX = before
             self.current = None
+
+    def spawn(self, body, name=None):
+        """Let one more worker run; a successor has the name of who died."""
+        if name is None:
+            self.names += 1
+            name = self.names
+        worker = Worker(name)
+        worker.horizon = worker.latest = self.now  # who is started later has seen what came before
+        worker.greenlet = greenlet(body, self.hub)  # its end is the end of no other
+        worker.greenlet.gr_context = contextvars.copy_context()  # numpy keeps there that u64 may wrap
+        self.ready.append(worker)
+        return worker
 
     def finish(self, worker):
         """The body of a worker has returned: all its stores come out."""
@@ -162,13 +185,35 @@ class Simulation(memory.World):
             self.current = worker
             worker.greenlet.switch()
 
+    def _stretch(self):
+        """Return how many accesses pass until the next switch, so that each is one with the same chance."""
+        if self.switching >= 1.0:
+            return 1
+        return 1 + int(math.log(1.0 - self.draw()) / math.log(1.0 - self.switching))
+
     def turn(self):
         """A shared access is about to happen: others may go first, a store may come out."""
         self.accesses += 1
-        if self.draw() < self.switching:
+        self.until_switch -= 1
+        if self.until_switch <= 0:
+            self.until_switch = self._stretch()
             self.switch()
         if self.waiting and self.draw() < self.draining:
             self.drain_one()
+
+    @staticmethod
+    def come_nearer(worker):
+        """One access less until a worker is killed, which is before the last of them."""
+        worker.left -= 1
+        if not worker.left:
+            raise Killed
+
+    @staticmethod
+    def come_nearer_by_a_store(worker):
+        """Likewise where only stores count: what lies between two of them changes nothing that others see."""
+        worker.stores_left -= 1
+        if not worker.stores_left:
+            raise Killed
 
     # -------------------------------------------------------------------------------------------- stores
     def drain_one(self):
@@ -215,14 +260,18 @@ class Simulation(memory.World):
         if page is None:
             return WORDS[size].from_address(address).value
         words, i = (page[0], address - page[2] >> 3) if size == 8 else (page[1], address - page[2] >> 2)
-        if self.current is None or self.own_low <= address < self.own_high:
+        worker = self.current
+        if worker is None:
+            return words[i]
+        if worker.left:
+            self.come_nearer(worker)
+        if self.own_low <= address < self.own_high:
             return words[i]
         self.turn()
-        worker = self.current
         for entry in reversed(worker.buffer):
             if entry[0] == address:
                 assert entry[1] == size, "a word is accessed in one size only"
-                self.trace.append((worker.name, "loads own", address, entry[2]))
+                self.note((worker.name, "loads own", address, entry[2]))
                 return entry[2]
         value, moment = words[i], 0
         past = self.history.get(address)
@@ -239,7 +288,7 @@ class Simulation(memory.World):
                 worker.latest = moment
         if order is ACQUIRE and ACQUIRE not in self.forget and moment > worker.horizon:
             worker.horizon = moment
-        self.trace.append((worker.name, "loads", address, value))
+        self.note((worker.name, "loads", address, value))
         return value
 
     def store(self, address, size, value, order):
@@ -247,14 +296,19 @@ class Simulation(memory.World):
         if page is None:
             WORDS[size].from_address(address).value = value
             return
-        if self.current is None or self.own_low <= address < self.own_high:
+        worker = self.current
+        if worker is not None:
+            if worker.stores_left:
+                self.come_nearer_by_a_store(worker)
+            if worker.left:
+                self.come_nearer(worker)
+        if worker is None or self.own_low <= address < self.own_high:
             words, i = (page[0], address - page[2] >> 3) if size == 8 else (page[1], address - page[2] >> 2)
             words[i] = value
             return
         self.turn()
-        worker = self.current
         release = order is RELEASE and RELEASE not in self.forget
-        self.trace.append((worker.name, "releases" if release else "stores", address, value))
+        self.note((worker.name, "releases" if release else "stores", address, value))
         worker.number += 1
         self.waiting += 1
         worker.buffer.append((address, size, value, release, worker.number))
@@ -266,23 +320,28 @@ class Simulation(memory.World):
     def swap(self, address, size, expected, desired):
         page = self.pages.get(address >> PAGE_SHIFT)
         words, i = (page[0], address - page[2] >> 3) if size == 8 else (page[1], address - page[2] >> 2)
-        if self.current is None or self.own_low <= address < self.own_high:
+        worker = self.current
+        if worker is not None:
+            if worker.stores_left:
+                self.come_nearer_by_a_store(worker)
+            if worker.left:
+                self.come_nearer(worker)
+        if worker is None or self.own_low <= address < self.own_high:
             done = words[i] == expected
             if done:
                 words[i] = desired
             return done
         self.turn()
-        worker = self.current
         if any(entry[0] == address for entry in worker.buffer):
             self.empty(worker)
         worker.horizon = worker.latest = self.now
         if words[i] != expected:
-            self.trace.append((worker.name, "swaps in vain", address, words[i]))
+            self.note((worker.name, "swaps in vain", address, words[i]))
             return False
         self.empty(worker)
         self.apply(worker, address, size, desired)
         worker.horizon = worker.latest = self.now
-        self.trace.append((worker.name, "swaps", address, desired))
+        self.note((worker.name, "swaps", address, desired))
         return True
 
     def fence(self, full):

@@ -214,13 +214,13 @@ def directory_owners(table):
 
 
 def zones(table):
-    """Return what packets read of zones, ZONE[ZONES_MAX]."""
-    return table.array(Region.CONTROL, "zones", ZONE)
+    """Return what packets read of zones, ZONE[ZONES]."""
+    return table.array(Region.CONTROL, "zones", ZONE)[:ZONES]
 
 
 def quotas(table):
-    """Return what commits write of zones, QUOTA[ZONES_MAX]."""
-    return table.array(Region.CONTROL, "quotas", QUOTA)
+    """Return what commits write of zones, QUOTA[ZONES]."""
+    return table.array(Region.CONTROL, "quotas", QUOTA)[:ZONES]
 
 
 def totals(table):

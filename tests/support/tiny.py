@@ -17,6 +17,8 @@ from zonetrack.shm.layout import BLOCK_RECORDS, LINE_SLOTS
 
 PAIR_SLOTS = 2 * LINE_SLOTS
 PAIRS = 8
+PLACES = 16
+"""Places on the roster that a stage puts back."""
 TRIED = 200_000
 LATER = 1 << 30
 """An expiry that no test reaches."""
@@ -65,12 +67,23 @@ class Stage:
 
     def save(self):
         """Remember the table as it is now."""
-        self.saved = {region: bytes(buffer) for region, buffer in self.table.regions.items()}
+        self.saved = [
+            (base + at, bytes(self.table.regions[region][at : at + length]))
+            for region, base in self.table.base.items()
+            for at, length in self._parts(region)
+        ]
 
     def restore(self):
         """Put the table back to the moment of ``save``."""
-        for region, content in self.saved.items():
-            ctypes.memmove(self.table.base[region], content, len(content))
+        for address, content in self.saved:
+            ctypes.memmove(address, content, len(content))
+
+    def _parts(self, region):
+        """Yield what of a region can have changed: offset and bytes; of zones and places only those that tests use."""
+        used = {"zones": tables.ZONES, "quotas": tables.ZONES, "participants": PLACES, "delete_lists": PLACES}
+        offsets = self.table.geometry.offsets(region)
+        for name, (count, size) in self.table.geometry.arrays(region).items():
+            yield offsets[name], size * min(count, used.get(name, count))
 
 
 def pinned(count, zone, prefix="", skip=0):

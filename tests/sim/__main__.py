@@ -1,0 +1,124 @@
+"""Go through seeds, each a case of its own; what goes wrong is shrunk and printed as a case to be kept in ``found``.
+
+python -m tests.sim SEED STEPS [SEEDS]      seeds SEED, SEED + 1 ...: at least so many rounds each
+python -m tests.sim "Case(...)"             one case, with its last accesses
+python -m tests.sim --pairs [SHARE]         two workers, each pair of operations, a kill at every access; or at a share
+
+The kernels must be plain Python: NUMBA_DISABLE_JIT=1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+sys.path[:0] = [str(Path(__file__).parents[1] / "support")]
+
+import kills  # noqa: E402 - after the environment says that kernels are plain Python
+from zonetrack.shm.layout import Step  # noqa: E402
+
+from . import pairs  # noqa: E402
+from .reach import Reach  # noqa: E402
+from .rounds import Case, Run  # noqa: E402
+from .shrink import shrink  # noqa: E402
+from .worlds import DRAWN, WORLDS  # noqa: E402
+
+FAULTS_MAX = 5
+SAY_EVERY = 5_000
+
+
+class Tally:
+    """What some seeds came to."""
+
+    def __init__(self):
+        self.reach = Reach()
+        self.seeds = self.accesses = self.killed = self.faults = 0
+        self.fewest = None
+        self.began = time.process_time()
+
+    def add(self, run):
+        """Count the run of a seed."""
+        self.seeds += 1
+        self.accesses += run.accesses
+        self.killed += run.killed
+        self.fewest = run.accesses if self.fewest is None else min(self.fewest, run.accesses)
+        self.reach.end_of_seed()
+
+    def tell(self):
+        """Print it."""
+        seconds = time.process_time() - self.began
+        print(
+            f"{datetime.now(UTC):%Y-%m-%d %H:%M} {self.seeds:,} seeds, {self.accesses:,} shared accesses (at least "
+            f"{self.fewest:,} each), {self.killed:,} killed, {self.faults} faults; {seconds:,.0f} s of one core, "
+            f"{self.accesses / seconds:,.0f} accesses/s",
+            flush=True,
+        )
+
+    def tell_reach(self):
+        """Print what was reached, by how many seeds, and what was not."""
+        reach = self.reach
+        died = sorted(((count, Step(step).name) for step, count in enumerate(reach.steps) if count), reverse=True)
+        print("killed in:", ", ".join(f"{name} {count:,}" for count, name in died))
+        for name, seeds in sorted(zip(reach.names, reach.seeds, strict=True), key=lambda item: item[1]):
+            print(f"{seeds:8,}  {name}")
+        print(f"places never reached: {len(reach.missed())} of {len(reach.names)}")
+
+
+def name_of(seed):
+    """Return the world of a seed: they take turns."""
+    return DRAWN[seed % len(DRAWN)]
+
+
+def go_through(first, steps, seeds):
+    """Run seeds; returns the number that went wrong."""
+    for world in WORLDS.values():
+        world()
+    tally = Tally()
+    for seed in range(first, first + seeds):
+        run = Run(name_of(seed), seed, tally.reach)
+        try:
+            run.drawn(steps)
+        except Exception as error:
+            tally.faults += 1
+            print(f"{run.name}: {error}\nagain: make sim SEED={seed} STEPS={steps}", flush=True)
+            case, fault = shrink(run.case)
+            print(f"smaller, for tests/sim/found.py:\n{case}\n{type(fault).__name__}: {fault}", flush=True)
+            if tally.faults == FAULTS_MAX:
+                break
+        tally.add(run)
+        if tally.seeds % SAY_EVERY == 0:
+            tally.tell()
+    tally.tell_reach()
+    tally.tell()
+    return tally.faults
+
+
+def again(text):
+    """Run one case, and print how it ends."""
+    case = eval(text, {"Case": Case})
+    try:
+        Run(case.world, case.seed, tracing=True).one(case)
+    except Exception as error:
+        print(error)
+        return 1
+    print("nothing goes wrong")
+    return 0
+
+
+def main(arguments):
+    """Do what the arguments say."""
+    with kills.few_zones():
+        if arguments and arguments[0] == "--pairs":
+            return pairs.main(float(arguments[1]) if len(arguments) > 1 else 1.0)
+        if len(arguments) == 1:
+            return again(arguments[0])
+        first, steps, seeds = (int(text) for text in (*arguments, "1")[:3])
+        return go_through(first, steps, seeds)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(sys.argv[1:]) else 0)

@@ -1,0 +1,323 @@
+"""A case and its run: what each worker does, from which seed, who is killed and when; and what must hold after each round.
+
+Workers live and die; who dies is repaired as the service does it: by a keeper, or by a worker that waited in vain for a lock
+of the dead.  Either may die over that too.  Whoever died is followed by a successor in the same place, which goes on with
+the program.  When a round is over nobody is dead, everything is brought to rest, and the table is audited; what each worker
+was told must be explained by one order of the operations.  What an operation that was killed has done may be all that it
+could have done, or nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import datagrams
+import histories
+import naive_audit
+from simulation import Killed, Simulation
+from zonetrack.kernels import flush, memory, repair
+from zonetrack.kernels.words import u64
+from zonetrack.shm.layout import GLOBAL, QUOTA, STEP_BITS, UNLIMITED, Region, Step, offset
+
+from ..interleave.plays import SLICE, Fault, Worker
+from .worlds import SHORT_MS, WORKERS, WORLDS
+
+ACCESSES_MIN = 200
+"""A case goes on until so many shared accesses were made."""
+KILLS_AT, STORES_AT = 1_000, 200
+"""Kills are within so many accesses, or stores, of a life."""
+LIVES_MAX = 3
+PATIENT = 400
+"""Tries for a lock with which only the locks of the dead are not had."""
+TRIES_MAX = 2_000
+UNKNOWN = {
+    "make": histories.MADE + histories.THERE,
+    "mark": histories.REMOVED,
+    "remove": histories.REMOVED,
+    "flush": histories.GONE,
+    "packet": histories.PERHAPS + histories.THERE + histories.MADE,
+    "segment": histories.PERHAPS + histories.THERE + histories.MADE,
+    "closed": histories.PERHAPS,
+    "sweep": histories.PERHAPS,
+    "wipe": histories.PERHAPS,
+}
+"""What an operation may have done that was killed, beside nothing."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run, whole: its text is enough to do it again.
+
+    Args:
+        world: its name.
+        seed: of the scheduler.
+        rounds: of each round, of each worker, its operations: (name, arguments).
+        kills: of each round, of each worker and then of all keepers, how long each of its lives lasts: in accesses, or where
+            negative in stores.
+    """
+
+    world: str
+    seed: int
+    rounds: tuple = ()
+    kills: tuple = ()
+
+
+def lifetime(chance):
+    """Draw how long a life lasts: short ones as likely as long ones, by orders of magnitude."""
+    if chance.random() < 0.5:
+        return int(KILLS_AT ** chance.random())
+    return -int(STORES_AT ** chance.random())
+
+
+def begin_life(worker, lives):
+    """Let a simulated worker live as long as the next of these says."""
+    lasts = lives.pop(0) if lives else 0
+    worker.left, worker.stores_left = max(0, lasts), max(0, -lasts)
+
+
+def end_life(worker):
+    """It has outlived what could kill it."""
+    worker.left = worker.stores_left = 0
+
+
+def draw_round(world, chance):
+    """Return the programs and kills of one more round."""
+    workers = chance.choice((2, 3, 3))
+    programs = tuple(
+        tuple(chance.choice(world.choices) for _ in range(chance.randint(1, 4))) if i < workers else ()
+        for i in range(WORKERS)
+    )
+    mortal = chance.random() < 0.85
+    kills = tuple(
+        tuple(lifetime(chance) for _ in range(chance.choice((0, 1, 1, 2, LIVES_MAX)))) if mortal else ()
+        for _ in range(WORKERS + 1)
+    )
+    return programs, kills
+
+
+class Run:
+    """A case while it runs."""
+
+    def __init__(self, world, seed, reach=None, tracing=False):
+        self.name, self.world, self.seed = world, WORLDS[world](), seed
+        self.reach, self.tracing = reach, tracing
+        self.accesses = self.killed = 0
+        self.case = Case(world, seed)
+
+    def one(self, case):
+        """Go through a case."""
+        self.world.begin()
+        for number, (programs, kills) in enumerate(zip(case.rounds, case.kills, strict=True)):
+            Round(self, number, programs, kills).run()
+        return self
+
+    def drawn(self, steps):
+        """Draw and go through a case, round by round, until there were enough rounds and accesses."""
+        chance = random.Random(f"program {self.seed}")
+        self.world.begin()
+        number = 0
+        while number < steps or self.accesses < ACCESSES_MIN:
+            programs, kills = draw_round(self.world, chance)
+            self.case = Case(self.name, self.seed, (*self.case.rounds, programs), (*self.case.kills, kills))
+            Round(self, number, programs, kills).run()
+            number += 1
+        return self
+
+
+class Round:
+    """Some programs, from a table at rest to a table at rest."""
+
+    def __init__(self, run, number, programs, kills):
+        self.run_, self.world = run, run.world
+        chance = random.Random(f"{run.seed} {number}")
+        self.simulation = Simulation(
+            self.world.mapped,
+            f"{run.seed} {number}",
+            yields=chance.choice((1, 5, 40, PATIENT)),
+            weak=chance.random() < 0.8,
+            tracing=run.tracing,
+        )
+        self.delay = chance.choice((0, 0, 3, 30))
+        self.actors = [
+            Actor(self, participant, program, list(lives))
+            for participant, program, lives in zip(self.world.stage.participants, programs, kills, strict=False)
+        ]
+        self.keeper_lives = list(kills[-1])
+        self.dead = []
+        self.repairer = None
+        self.keepers = 0
+
+    def run(self):
+        """Run all programs, then judge."""
+        before = tuple(self.world.present())
+        simulation = self.simulation
+        simulation.run(*(actor.life for actor in self.actors))
+        self.run_.accesses += simulation.accesses
+        assert not self.dead and not self.keepers
+        for actor in self.actors:
+            actor.finish()
+        self.world.bring_back()
+        faults = naive_audit.faults(self.world.stage.table)
+        operations = [operation for actor in self.actors for operation in actor.operations]
+        faults = [*faults, *histories.faults(operations, before, self.world.present())]
+        self.world.take_away()
+        if faults:
+            raise Fault(simulation.report(Fault("\n".join(faults))))
+
+    # -------------------------------------------------------------------------------------------- death
+    def died(self, actor):
+        """A worker was killed: it waits for repair, and a keeper comes for it."""
+        self.run_.killed += 1
+        if self.run_.reach:
+            self.run_.reach.died_in(int(actor.participant.place["intent"]["step"]) & (1 << STEP_BITS) - 1)
+        self.dead.append(actor)
+        if not self.keepers:
+            self._call_keeper()
+
+    def _call_keeper(self):
+        self.keepers += 1
+        self.simulation.spawn(self._keep, f"keeper {self.keepers}")
+
+    def _keep(self):
+        """A keeper: sees a death some time later, and repairs, or is killed over that and followed by another."""
+        me = self.simulation.current
+        begin_life(me, self.keeper_lives)
+        try:
+            for _ in range(self.delay):
+                self.simulation.relax()
+            while self.dead:
+                self.lay_to_rest()
+                self.simulation.relax()
+        except Killed:
+            self.simulation.empty(me)
+            self.keepers -= 1
+            self._call_keeper()
+            return
+        end_life(me)
+        self.keepers -= 1
+
+    def lay_to_rest(self):
+        """Repair all who are dead, as ``shm.roster.lay_to_rest`` does: one repairer, who may die."""
+        if self.repairer:
+            return
+        simulation = self.simulation
+        self.repairer = me = simulation.current
+        try:
+            for _ in range(TRIES_MAX):
+                me.horizon = me.latest = simulation.now  # the kernel told of the death, and gave the lock
+                for actor in list(self.dead):
+                    if repair.repair(actor.participant.views):
+                        assert actor.participant.step is Step.NONE and not actor.participant.place["intent"]["credit"]
+                        simulation.empty(me)  # who follows in the place was told through the kernel too
+                        self.dead.remove(actor)
+                        actor.rise()
+                if not self.dead:
+                    return
+                simulation.relax()
+            raise Fault("repair does not come to an end")
+        finally:
+            self.repairer = None
+
+
+class Actor(Worker):
+    """A worker with a program, which may be killed and is followed by another in its place."""
+
+    def __init__(self, round_, participant, program, lives):
+        super().__init__(round_.world, round_.simulation, participant)
+        self.round, self.program, self.lives = round_, list(program), lives
+        self.busy = False
+
+    def life(self):
+        """Live until the program is done, or death."""
+        me = self.simulation.current
+        begin_life(me, self.lives)
+        try:
+            while self.program:
+                name, *arguments = self.program.pop(0)
+                self.busy = True
+                getattr(self, name)(*arguments)
+                self.busy = False
+                if (
+                    self.round.dead
+                    and not self.round.repairer
+                    and self.operations
+                    and "BUSY" in self.operations[-1].what
+                ):
+                    self.round.lay_to_rest()
+        except Killed:
+            self.simulation.empty(me)
+            self.round.died(self)
+            return
+        end_life(me)
+
+    def rise(self):
+        """The dead is repaired: whatever it was killed over is over, and a successor goes on."""
+        now = self.simulation.now
+        for operation in self.operations:
+            if operation.outcomes == ():
+                operation.outcomes = UNKNOWN.get(operation.what.split()[0], ()) + histories.NOTHING
+                operation.what += " killed"
+                operation.end = now
+        self.simulation.spawn(self.life, self.participant.me)
+
+    def finish(self):
+        """Do what was left for lack of a lock, when nobody else runs."""
+        self.participant.find(self.play.keys[0])  # what was refused may have left a step, until the next begins
+        self.participant.run()
+
+    # -------------------------------------------------------------------------------------------- more operations
+    def make_short(self, key):
+        """Make a connection that expires at the first jump of the clock."""
+        self.make(key, expiry_ms=SHORT_MS)
+
+    def limit(self, limit):
+        """Change the limit of zone 0 or, None, of the whole table to a few and back."""
+        quota = u64(self.play.stage.table.address(Region.CONTROL, "quotas"))
+        memory.release32(quota + offset(QUOTA, "limit"), u64(UNLIMITED if limit is None else limit))
+        memory.release32(quota + offset(QUOTA, "has_limit"), u64(1))
+        totals = u64(self.play.stage.table.address(Region.CONTROL, "globals"))
+        memory.release32(totals + offset(GLOBAL, "limit"), u64(UNLIMITED if limit is None else limit + 1))
+
+    def jump(self, by_ms):
+        """The clock goes on."""
+        self.play.now_ms += by_ms
+
+    def flush(self, zone=0):
+        """Detach a zone, and bring home what it held in slices: one operation, which nobody leaves before its end."""
+        keys = [key for key in range(len(self.play.keys)) if self.play.zone_of(key) == zone]
+        begun = self._begin("flush", keys)
+        word = self.participant.detach(zone)
+        if word == flush.DONE:
+            self._end(begun, "BUSY", histories.NOTHING)
+            return
+        self._end(begun, "detached" if word else "empty", histories.GONE if word else histories.MISSED)
+        cursor = u64(0)
+        for _ in range(TRIES_MAX):
+            if not word or cursor == flush.DONE:
+                return
+            cursor = self.participant.reclaim(zone, word, cursor, SLICE)
+            if cursor != flush.DONE:
+                if self.round.dead:
+                    self.round.lay_to_rest()
+                self.simulation.relax()
+        raise Fault("a flush does not come to an end")
+
+    def burst(self, *packets):
+        """Track a burst; where connections expire a packet may delete one and then make another: two operations."""
+        if not self.play.aging:
+            super().burst(*packets)
+            return
+        begun = [(self._begin("closed", [key]), self._begin("packet", [key])) for key, _ in packets]
+        verdicts = self._track([datagrams.Packet(self.play.keys[key], commit) for key, commit in packets])
+        for (closed, operations), (_, commit), verdict in zip(begun, packets, verdicts, strict=True):
+            self._end(closed, "perhaps", histories.PERHAPS)
+            self._packet(operations, verdict, histories.THERE if commit else histories.FOUND)
+
+    def walk(self, out_max=2):
+        """List all connections; what a flush has detached is listed until it has come home, so that says nothing."""
+        first = len(self.operations)
+        super().walk(out_max)
+        for operation in self.operations[first:]:
+            if operation.what.endswith("listed"):
+                operation.outcomes = histories.NOTHING

@@ -1,0 +1,71 @@
+"""A case that goes wrong, made smaller as long as it still does: fewer rounds, fewer operations, fewer kills."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .rounds import Run
+
+SCHEDULES = 12
+"""Seeds of the scheduler that are tried with each smaller case."""
+TRIES_MAX = 3_000
+
+
+def fails(case):
+    """Return what a case goes wrong with, None when it does not."""
+    try:
+        Run(case.world, case.seed).one(case)
+    except Exception as error:  # whatever it is, it is the fault that is looked for
+        return error
+    return None
+
+
+def smaller(case):
+    """Yield cases with something left out, the most first."""
+    rounds, kills = case.rounds, case.kills
+    for at in range(len(rounds)):
+        if len(rounds) > 1:
+            yield dataclasses.replace(case, rounds=_without(rounds, at), kills=_without(kills, at))
+    for at, programs in enumerate(rounds):
+        for who, program in enumerate(programs):
+            if program:
+                yield _with_program(case, at, who, ())
+            for i in range(len(program)):
+                if len(program) > 1:
+                    yield _with_program(case, at, who, _without(program, i))
+    for at, lives in enumerate(kills):
+        for who, each in enumerate(lives):
+            for i in range(len(each)):
+                fewer = (*lives[:who], _without(each, i), *lives[who + 1 :])
+                yield dataclasses.replace(case, kills=(*kills[:at], fewer, *kills[at + 1 :]))
+
+
+def shrink(case, tries_max=TRIES_MAX):
+    """Return the smallest case found that still goes wrong, and what with."""
+    fault = fails(case)
+    assert fault is not None, "a case that does not go wrong cannot be shrunk"
+    tries = 0
+    found = True
+    while found and tries < tries_max:
+        found = False
+        for candidate in smaller(case):
+            for schedule in (case.seed, *range(SCHEDULES)):
+                tries += 1
+                again = dataclasses.replace(candidate, seed=schedule)
+                wrong = fails(again)
+                if wrong is not None:
+                    case, fault, found = again, wrong, True
+                    break
+            if found or tries >= tries_max:
+                break
+    return case, fault
+
+
+def _without(items, at):
+    return (*items[:at], *items[at + 1 :])
+
+
+def _with_program(case, at, who, program):
+    programs = case.rounds[at]
+    changed = (*programs[:who], program, *programs[who + 1 :])
+    return dataclasses.replace(case, rounds=(*case.rounds[:at], changed, *case.rounds[at + 1 :]))

@@ -1,0 +1,50 @@
+"""Worlds from seeds, each with kills, repair beside the living, clock jumps and scarce pools: whole at every rest."""
+
+import pytest
+
+from ..interleave.plays import SEEDS
+from .found import FOUND
+from .reach import Reach
+from .rounds import ACCESSES_MIN, Case, Run
+from .worlds import DRAWN, WORLDS
+
+EACH = 40
+
+
+@pytest.mark.parametrize("world", DRAWN)
+def test_seeds(world):
+    for seed in range(round(EACH * SEEDS)):
+        assert Run(world, seed).drawn(1).accesses >= ACCESSES_MIN
+
+
+def test_a_world_that_goes_on_for_many_rounds():
+    run = Run("brimming", 1).drawn(30)
+    assert len(run.case.rounds) == 30 and run.killed > 10
+
+
+@pytest.mark.parametrize("case", FOUND, ids=str)
+def test_what_once_went_wrong(case):
+    Run(case.world, case.seed).one(case)
+
+
+def test_same_seed_same_run():
+    one, other = (Run("bursts", 7, Reach()).drawn(2) for _ in range(2))
+    assert (one.case, one.accesses, one.killed) == (other.case, other.accesses, other.killed)
+    assert one.accesses == Run("bursts", 7).one(one.case).accesses
+
+
+def test_every_operation_that_may_be_drawn_can_be_run():
+    for name in DRAWN:
+        for choice in WORLDS[name]().choices:
+            case = Case(name, 0, (((choice,), (), ()),), (((), (), (), ()),))
+            assert Run(name, 0).one(case).killed == 0
+
+
+def test_branches_of_repair_are_reached():
+    """A few hundred seeds reach nearly all; the report of a long run says which, and by how many."""
+    reach = Reach()
+    for seed in range(15 * len(DRAWN)):
+        Run(DRAWN[seed % len(DRAWN)], seed, reach).drawn(1)
+        reach.end_of_seed()
+    assert len(reach.names) > 100 and len(reach.missed()) < 0.2 * len(reach.names)
+    assert sum(1 for count in reach.steps if count) > 8

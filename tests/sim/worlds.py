@@ -1,0 +1,293 @@
+"""The worlds: tiny tables in states where something is about to happen, and what may be done to each.
+
+A world is a play of tests/interleave with a choice of operations.  In some connections expire when the clock jumps, in some
+the pools are nearly empty: what is put aside for that comes back before anybody audits.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import datagrams
+import numpy as np
+import tables
+import tiny
+from zonetrack.shm import roster
+from zonetrack.shm.layout import BLOCK_RECORDS, POOL_COUNT_SHIFT, Life, Slab
+
+from ..interleave.plays import NOW, SHORT, Play
+
+WORKERS = 3
+ASIDE = 9
+"""A place that nobody has: it keeps the records that a world is to be short of."""
+RESERVED = 77
+"""The owner of segments that a world is to be short of."""
+EARLY = 1_000
+"""A moment before anything has expired."""
+DAY = 1 << 27
+"""A jump of the clock, in milliseconds, after which all that packets have made has expired."""
+
+LIST = [("run_list",)]
+FLUSH = 3 * [("flush",)]
+CLOCK = 2 * [("jump", NOW), ("jump", DAY)]
+
+
+def on(keys, *names):
+    """Return each operation with each key."""
+    return [(name, key) for name in names for key in range(keys)]
+
+
+def stage(**sizes):
+    """Return a new table with participants that have records at hand, and quick views."""
+    made = tiny.Stage(WORKERS, **sizes)
+    for participant in made.participants:
+        keys = tiny.aimed(1, pair=7, skip=participant.me)
+        participant.made(keys, None, tiny.LATER)
+        participant.remove(keys)
+        participant.views = Views(participant.views)
+    made.participants[-1].place["intent"]["record"] = 0  # one who has never named a record
+    return made
+
+
+class Views:
+    """A record of views as the interpreter reads it quickly: each field an attribute."""
+
+    def __init__(self, record):
+        self.record = record  # owns the scratch memory
+        for name in record.dtype.names:
+            value = record[name]
+            setattr(self, name, tuple(value) if isinstance(value, np.ndarray) and value.shape else value)
+
+
+class World(Play):
+    """A play with the choices that its programs are drawn from.
+
+    Args:
+        choices: (operation, arguments) that a worker may be given.
+        short_of: segments or records that are left, by kind; None: all.
+    """
+
+    def __init__(self, *arguments, choices, segments=None, records=None, aging=False, **more):
+        super().__init__(*arguments, **more)
+        self.choices = choices
+        self.aging = aging
+        if aging:
+            self.expired = tuple(range(len(self.keys)))
+        if segments is not None:
+            self._take_segments(segments)
+        if records is not None:
+            self._take_records(records)
+        self.bounds = {}  # limits change, and then a count may be over one
+        self.stage.save()
+
+    def begin(self):
+        """Put the table and the clock back to how they were."""
+        self.stage.restore()
+        self.now_ms = EARLY if self.aging else NOW
+
+    def bring_back(self):
+        """Give back what was put aside, so that an audit finds all of it."""
+        owners = tables.segments(self.stage.table)["owner"]
+        owners[owners == RESERVED] = 0
+
+    def take_away(self):
+        """Put it aside again."""
+        if hasattr(self, "_reserved"):
+            owners = tables.segments(self.stage.table)["owner"]
+            owners[self._reserved[owners[self._reserved] == 0]] = RESERVED
+
+    def _take_segments(self, left):
+        owners = tables.segments(self.stage.table)["owner"]
+        self._reserved = np.flatnonzero(owners == 0)[left:]
+        owners[self._reserved] = RESERVED
+
+    def _take_records(self, left):
+        """Leave each participant a few records, and one short chain in the pool."""
+        table = self.stage.table
+        places, entries = roster.participants(table), tables.entries(table)
+        pool = tables.pool(table, Slab.ENTRIES)
+        spare = []
+        for participant in self.stage.participants:
+            place = participant.place
+            for name in ("front", "back"):
+                spare += chain(entries, int(place[name][Slab.ENTRIES]))
+                place[name][Slab.ENTRIES] = place[f"{name}_count"][Slab.ENTRIES] = 0
+            place["front"][Slab.ENTRIES], place["front_count"][Slab.ENTRIES] = link(entries, spare[:left]), left
+            del spare[:left]
+        for word in np.flatnonzero(pool):
+            spare += chain(entries, int(pool[word]) & 0xFFFFFFFF)
+            pool[word] = 0
+        pool[0] = 2 << POOL_COUNT_SHIFT | link(entries, spare[:2])
+        del spare[:2]
+        places[ASIDE]["front"][Slab.ENTRIES] = link(entries, spare)
+        places[ASIDE]["front_count"][Slab.ENTRIES] = len(spare)
+
+
+def chain(entries, first):
+    """Return the records of a chain that begins with ``first`` (index + 1)."""
+    found = []
+    while first:
+        found.append(first - 1)
+        first = int(entries["next"][first - 1])
+    return found
+
+
+def link(entries, records):
+    """Chain records; returns the first, index + 1."""
+    for record, following in zip(records, [*records[1:], -1], strict=True):
+        assert entries["life"][record] & np.uint64(0xFF) == Life.FREE
+        entries["next"][record] = following + 1
+    return records[0] + 1 if records else 0
+
+
+# ------------------------------------------------------------------------------------------------ the worlds
+LOOKS = ("find", "refresh")
+CHANGES = ("make", "remove", "mark")
+PAIRED = [("make", 0), ("make", 1), ("make", 4), ("make", 5)]
+PAIRED += [(what, key) for what in ("remove", "mark") for key in (0, 2, 3, 5)]  # keys that one connection only may have
+LIMITS = [("limit", 3), ("limit", 1), ("limit", 100), ("limit", None)]
+
+
+def burst(*keys, commit=True):
+    """Return an operation: a burst of datagrams."""
+    return ("burst", *((key, commit) for key in keys))
+
+
+@functools.cache
+def roomy():
+    """Four keys of one pair of lines, two present, plenty of room; all that an operator may do."""
+    choices = on(4, *LOOKS, *CHANGES) + LIST + FLUSH + [("wipe",), ("walk",), ("make", 2, 3), ("make", 3, 2, 0)]
+    return World(stage(), tiny.aimed(4), before=(0, 1), choices=choices)
+
+
+@functools.cache
+def brimming():
+    """A pair of lines with one slot left: the second insert splits the segment and doubles the directory."""
+    made = stage()
+    made.participants[0].made(np.concatenate([tiny.aimed(6, prefix="0"), tiny.aimed(6, prefix="1")]), None, tiny.LATER)
+    keys = np.concatenate([tiny.aimed(3, prefix="0", skip=6), tiny.aimed(3, prefix="1", skip=6)])
+    choices = on(6, "find", *CHANGES, "make") + LIST + FLUSH
+    return World(made, keys, before=(0, 1, 3), choices=choices)
+
+
+@functools.cache
+def lopsided():
+    """A directory of four entries, two of which name the segment that is about to split: its split is a plain one."""
+    made = stage()
+    maker = made.participants[0]
+    maker.made(tiny.aimed(12, prefix="00", pair=1), None, tiny.LATER)
+    maker.made(tiny.aimed(5, prefix="01", pair=1), None, tiny.LATER)  # 17 of one pair: 0 splits twice
+    maker.made(np.concatenate([tiny.aimed(6, prefix="10"), tiny.aimed(6, prefix="11")]), None, tiny.LATER)
+    keys = np.concatenate([tiny.aimed(3, prefix="10", skip=6), tiny.aimed(3, prefix="11", skip=6)])
+    choices = on(6, "find", *CHANGES, "make") + LIST + [("flush",)]
+    return World(made, keys, before=(0, 1, 3), choices=choices)
+
+
+@functools.cache
+def two_keys():
+    """Connections with two keys in two segments; an opener of one is the reply of another."""
+    made = stage(extension_share=1000)
+    maker = made.participants[0]
+    maker.made(np.concatenate([tiny.aimed(9, prefix="0", pair=1), tiny.aimed(8, prefix="1", pair=1)]), None, tiny.LATER)
+    keys = np.concatenate([tiny.aimed(3, prefix="0"), tiny.aimed(3, prefix="1")])
+    choices = PAIRED + on(6, "find") + LIST + FLUSH
+    return World(made, keys, before=(0,), replies={0: 3, 1: 4, 4: 2, 5: 1}, choices=choices)
+
+
+@functools.cache
+def two_zones():
+    """Two zones; the segment that a flush gives back is the next that anybody takes."""
+    made = stage()
+    keys = np.concatenate([tiny.aimed(3), tiny.aimed(2, zone=1)])
+    made.participants[0].made(tiny.aimed(1, pair=6), None, tiny.LATER)
+    hint = tables.directory_of(made.table, 0)[0] - 1
+    for participant in made.participants:
+        participant.place["segment_hint"] = hint
+    choices = on(5, "find", "make", "make", "remove") + FLUSH + 2 * [("flush", 1)] + LIST
+    choices += [("make", 2, 3), ("make", 4, 3, 0)]
+    return World(made, keys, before=(0, 1), choices=choices)
+
+
+@functools.cache
+def ageing():
+    """Connections that expire when the clock jumps."""
+    choices = [*on(4, "find", "refresh", "mark", "make_short"), *CLOCK, *LIST, ("flush",), ("walk",)]
+    choices += [burst(0, 1, 2), burst(1, 2, commit=False), *8 * [("sweep",)]]
+    return World(stage(), tiny.aimed(4), before=(0, 1, 2), expired=(0, 1), aging=True, choices=choices)
+
+
+@functools.cache
+def limited():
+    """Room for one connection more, and limits that change."""
+    choices = [("make", 2, 3), ("make", 3, 2, 0), *on(4, "make", "remove", "mark"), *LIST, *LIMITS, ("flush",)]
+    choices += [burst(2, 3), burst(3, 2, 2)]
+    return World(stage(), tiny.aimed(4), before=(0, 1), limit=3, choices=choices)
+
+
+@functools.cache
+def few_segments():
+    """One segment is left: what a split takes, another misses."""
+    made = stage()
+    made.participants[0].made(np.concatenate([tiny.aimed(6, prefix="0"), tiny.aimed(6, prefix="1")]), None, tiny.LATER)
+    keys = np.concatenate([tiny.aimed(3, prefix="0", skip=6), tiny.aimed(2, prefix="1", skip=6), tiny.aimed(2, zone=1)])
+    choices = on(7, "find", *CHANGES, "make") + LIST + FLUSH + 2 * [("flush", 1)]
+    return World(made, keys, before=(0, 1, 3), segments=1, choices=choices)
+
+
+@functools.cache
+def few_records():
+    """One record for each, two in the pool: chains move between lists and the pool."""
+    choices = on(5, "make", "remove", "make", "mark") + LIST + FLUSH + [burst(2, 3, 4), ("make", 2, 3, 4)]
+    return World(stage(), tiny.aimed(5), before=(0,), records=1, choices=choices)
+
+
+@functools.cache
+def full_lists():
+    """Lists of free records that are about to go to the pool."""
+    made = stage()
+    for participant in made.participants:
+        keys = tables.keys(BLOCK_RECORDS + 3, first=10_000 * participant.me)
+        participant.made(keys, None, tiny.LATER)
+        participant.remove(keys)
+    choices = on(6, "make", "remove", "remove") + LIST + FLUSH
+    return World(made, tiny.aimed(6), before=(0, 1, 2), choices=choices)
+
+
+@functools.cache
+def bursts():
+    """Bursts of datagrams where the second insert splits."""
+    packets = [("burst", *((key, commit) for key in keys)) for keys in BURSTS for commit in (False, True)]
+    made = stage()
+    made.participants[0].made(np.concatenate([tiny.aimed(6, prefix="0"), tiny.aimed(6, prefix="1")]), None, tiny.LATER)
+    keys = np.concatenate([tiny.aimed(3, prefix="0", skip=6), tiny.aimed(3, prefix="1", skip=6)])
+    choices = packets + on(6, "mark", "make") + FLUSH + LIST
+    return World(made, keys, before=(0, 1, 3), choices=choices)
+
+
+BURSTS = ((0, 4), (4, 4, 5), (1, 2, 1), (3, 5, 3, 4), (2, 2))
+
+
+@functools.cache
+def segments():
+    """TCP: connections that were reset are deleted by a SYN and made anew."""
+    play = World(stage(), tiny.aimed(3, protocol=datagrams.TCP), choices=[])
+    opened = [(key, *how) for key in (0, 1) for how in (("S",), ("SA", True), ("A",))]
+    play.prepare(lambda worker: worker.segments(*opened))
+    choices = [
+        ("segments", (key, *how)) for key in (0, 1, 2) for how in (("S",), ("S",), ("RA",), ("A",), ("SA", True))
+    ]
+    choices += [("segments", (0, "RA"), (0, "S"), (1, "S")), *on(3, "mark"), ("flush",), *LIST]
+    play.choices = choices
+    return play
+
+
+WORLDS = {
+    world.__name__: world
+    for world in (
+        *(roomy, brimming, lopsided, two_keys, two_zones, ageing, limited),
+        *(few_segments, few_records, full_lists, bursts, segments),
+    )
+}
+DRAWN = tuple(WORLDS)
+"""Worlds of seeds, which take turns; more may be registered for cases that are enumerated."""
+SHORT_MS = SHORT
