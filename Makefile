@@ -95,6 +95,7 @@ docs: $(READY)
 	$(BIN)/python -m zonetrack.shm.format reasons > docs/reasons.md
 	$(BIN)/python -m zonetrack.service.pages > docs/tcp-states.md
 	$(BIN)/python -m zonetrack.service.ovs_page > docs/ovs-states.md
+	$(BIN)/python -m zonetrack.service.sctp_page > docs/sctp-states.md
 	$(BIN)/python -m zonetrack.service.service_page > docs/service.md
 
 clean:

@@ -13,27 +13,32 @@ from typing import Any
 
 from .errors import RemoteProtocolError
 
-TCP, ICMP, ICMPV6 = 6, 1, 58
+TCP, ICMP, ICMPV6, GRE, SCTP = 6, 1, 58, 47, 132
 PROTOCOLS = {
     ICMP: "icmp",
     2: "igmp",
     TCP: "tcp",
     17: "udp",
     33: "dccp",
-    47: "gre",
+    GRE: "gre",
     50: "esp",
     51: "ah",
     ICMPV6: "icmpv6",
-    132: "sctp",
+    SCTP: "sctp",
     136: "udplite",
 }
 """Names of the protocols that are tracked by more than their number; others are ``unknown``, beside it."""
-PORTS = frozenset({TCP, 17, 33, 132, 136})
+PORTS = frozenset({TCP, 17, 33, SCTP, 136})
 ANSWERS = {(4, 8): 0, (4, 13): 14, (4, 15): 16, (4, 17): 18, (6, 128): 129, (6, 139): 140}
 """Type of the ICMP message that answers one, by IP version (RFC 792, RFC 950, RFC 4443, RFC 4620)."""
 TCP_STATES = (
     *("NONE", "SYN_SENT", "SYN_RECV", "ESTABLISHED", "FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE"),
     "SYN_SENT2",
+)
+"""By the number of the state."""
+SCTP_STATES = (
+    *("NONE", "CLOSED", "COOKIE_WAIT", "COOKIE_ECHOED", "ESTABLISHED", "SHUTDOWN_SENT", "SHUTDOWN_RECD"),
+    *("SHUTDOWN_ACK_SENT", "HEARTBEAT_SENT"),
 )
 """By the number of the state."""
 PEER_STATES = (
@@ -151,6 +156,8 @@ def describe(
     if protocol == TCP:
         state = row["state"]
         connection |= _peers(state) if "ovs" in shown else {"state": _named(states, state)}
+    elif protocol == SCTP and "ovs" not in shown:
+        connection["state"] = _named(SCTP_STATES, row["state"])
     connection["status"] = shown
     connection["timeout"] = row["timeout_ms"] // 1000
     if row["mark"]:
@@ -187,7 +194,10 @@ def address(family: int, packed: bytes) -> str:
 
 
 def _tuple(row: Mapping[Any, Any], way: str, family: int, protocol: int) -> dict[str, Any]:
-    """Return the tuple of one direction: of an ICMP query the opener's port is the id, the other's type and code."""
+    """Return the tuple of one direction.
+
+    Of an ICMP query the opener's port is the id, the other's type and code; of GRE they are the calls of PPTP.
+    """
     found: dict[str, Any] = {
         "src": address(family, row[f"{way}src"]),
         "dst": address(family, row[f"{way}dst"]),
@@ -200,6 +210,8 @@ def _tuple(row: Mapping[Any, Any], way: str, family: int, protocol: int) -> dict
             kind = ANSWERS.get((family, kind), kind)
         found["type"], found["code"] = kind, code
         found["id"] = row["reply_dport"] if way else row["sport"]
+    elif protocol == GRE and row["sport"] | row["dport"]:
+        found["srckey"], found["dstkey"] = row[f"{way}sport"], row[f"{way}dport"]
     return found
 
 

@@ -4,7 +4,7 @@
     proto            a number, or the name of a protocol
     src, dst, reply_src, reply_dst      an address, or address/prefix
     sport, dport     0 to 65535; ICMP has no ports
-    state            of TCP, as ESTABLISHED
+    state            of TCP, as ESTABLISHED; of SCTP if it has no such state, or proto is sctp
     mark             a number, or "value/mask", or (value, mask)
     unreplied        True: only those that no reply was seen of
 
@@ -17,12 +17,13 @@ import socket
 from collections.abc import Callable
 from typing import Any, TypedDict, Unpack
 
-from .connections import PROTOCOLS, TCP_STATES
+from .connections import PROTOCOLS, SCTP_STATES, TCP_STATES
 from .errors import BadParameterError, UnknownParameterError
 
 U32_MAX = (1 << 32) - 1
 U16_MAX = (1 << 16) - 1
 U8_MAX = (1 << 8) - 1
+STATES = tuple(dict.fromkeys((*TCP_STATES, *SCTP_STATES)))
 
 
 class Filter(TypedDict, total=False):
@@ -105,10 +106,10 @@ def address(value: Any) -> str:
 
 
 def state(value: Any) -> str:
-    """Return the name of a TCP state."""
+    """Return the name of a state of TCP or SCTP."""
     found = value.upper() if isinstance(value, str) else None
-    if found not in TCP_STATES:
-        raise ValueError(f"one of {', '.join(TCP_STATES)}, not {value!r}")
+    if found not in STATES:
+        raise ValueError(f"one of {', '.join(STATES)}, not {value!r}")
     return found
 
 

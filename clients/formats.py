@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .connections import COALESCED, ICMP, ICMPV6, Connection
-
-GRE = 47
+from .connections import COALESCED, GRE, ICMP, ICMPV6, SCTP, Connection
 
 # ---------------------------------------------------------------------------------------------------- conntrack -L
 CONNTRACK_PROTOCOLS = frozenset({"tcp", "udp", "udplite", "icmp", "icmpv6", "sctp", "gre", "dccp"})
@@ -51,7 +49,7 @@ def _conntrack_tuple(flow: dict[str, Any], protocol: int) -> str:
     elif "type" in flow:
         text += " type={type} code={code} id={id}".format(**flow)
     elif protocol == GRE:
-        text += " srckey=0x0 dstkey=0x0"  # its keys are not tracked
+        text += f" srckey=0x{flow.get('srckey', 0):x} dstkey=0x{flow.get('dstkey', 0):x}"
     return text + " packets={packets} bytes={bytes}".format(**flow)
 
 
@@ -133,6 +131,8 @@ def _ovs_tuple(flow: dict[str, Any], protocol: int, statistics: bool) -> str:
 def _ovs_state(connection: Connection, more: bool) -> str:
     """Return the states of both sides; Linux has one for the connection, which stands for either."""
     one: str = connection["state"]
+    if connection["proto_num"] == SCTP:
+        return f"state={one}"
     if "state_orig" in connection:
         orig, reply = connection["state_orig"], connection["state_reply"]
     else:

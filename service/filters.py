@@ -5,7 +5,7 @@
     src, dst         address or prefix, of who opened the connection and of the other side
     reply_src, reply_dst  likewise, of the reply's tuple
     sport, dport     number
-    state            name of a TCP state
+    state            name of a TCP state; of an SCTP state where proto says so, or TCP has none of that name
     mark             number, [value, mask], or the text value/mask
     unreplied        true: only those to which nobody has answered
 
@@ -22,12 +22,13 @@ import numpy as np
 
 from ..clients.connections import PROTOCOLS
 from ..clients.errors import BadParameterError, UnknownParameterError
+from ..kernels.sctp_states import Sctp
 from ..kernels.tcp_states import Tcp
 from ..shm.layout import FILTER, Status
 from .parameters import bad, flag, hint, nearest, whole, zone
 
 NUMBERS = {name: number for number, name in PROTOCOLS.items()}
-TCP = NUMBERS["tcp"]
+TCP, SCTP = NUMBERS["tcp"], NUMBERS["sctp"]
 ADDRESSES = ("src", "dst", "reply_src", "reply_dst")
 _FAMILY_SHIFT, _PROTOCOL_SHIFT, _ZONE_SHIFT = 0, 8, 16
 _WORD = (1 << 64) - 1
@@ -61,7 +62,7 @@ def read(name: str, value: Any) -> Wanted:
     if type(value) is not dict:
         raise bad(name, "a map", value)
     wanted = np.zeros(1, FILTER).view(np.recarray)[0]
-    for key, one in value.items():
+    for key, one in sorted(value.items(), key=lambda item: item[0] == "state"):  # proto says whose state it is
         if key not in READERS:
             near = nearest(key, READERS)
             raise UnknownParameterError(
@@ -116,11 +117,14 @@ def _ports(shift: int) -> Callable[[np.record, str, Any], None]:
 
 
 def _state(wanted: np.record, name: str, value: Any) -> None:
-    state = Tcp.__members__.get(value.upper()) if type(value) is str else None
-    if state is None:
-        raise bad(name, f"a state of TCP, one of {', '.join(Tcp.__members__)}", value)
-    _say(wanted, name, _PROTOCOL_SHIFT, 0xFF, TCP)
-    wanted["state"], wanted["state_mask"] = state, 0xFF
+    word = value.upper() if type(value) is str else ""
+    is_sctp = int(wanted["last"]) >> _PROTOCOL_SHIFT & int(wanted["last_mask"]) >> _PROTOCOL_SHIFT & 0xFF == SCTP
+    for protocol, states in ((SCTP, Sctp), (TCP, Tcp)) if is_sctp else ((TCP, Tcp), (SCTP, Sctp)):
+        if word in states.__members__:
+            _say(wanted, name, _PROTOCOL_SHIFT, 0xFF, protocol)
+            wanted["state"], wanted["state_mask"] = states[word], 0xFF
+            return
+    raise bad(name, f"a state of TCP, one of {', '.join(Tcp.__members__)}, or of SCTP", value)
 
 
 def _mark(wanted: np.record, name: str, value: Any) -> None:

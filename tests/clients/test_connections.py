@@ -3,9 +3,10 @@
 import pytest
 from connection_rows import FIELDS, pack
 from zonetrack.clients import connections
-from zonetrack.clients.connections import ANSWERS, Rows, describe, row
+from zonetrack.clients.connections import ANSWERS, GRE, SCTP, SCTP_STATES, STATUS, Rows, describe, row
 from zonetrack.clients.errors import RemoteProtocolError
 from zonetrack.kernels.icmp_types import MESSAGES, Role
+from zonetrack.kernels.sctp_states import Sctp
 
 
 def described(**fields):
@@ -57,6 +58,21 @@ def test_types_of_answers_are_the_tracker_s():
 
 def test_a_state_of_a_later_service_is_its_number():
     assert described(state=77)["state"] == "77"
+    assert described(protocol=SCTP, state=77)["state"] == "77"
+
+
+def test_states_of_sctp_are_the_tracker_s():
+    assert tuple(state.name for state in Sctp) == SCTP_STATES
+    for state in Sctp:
+        assert described(protocol=SCTP, state=state)["state"] == state.name
+    assert "state" not in described(protocol=SCTP, status=STATUS["ovs"], state=2)
+
+
+def test_the_calls_of_gre():
+    found = described(protocol=GRE, sport=0, dport=7, reply_sport=7, reply_dport=0)
+    assert (found["orig"]["srckey"], found["orig"]["dstkey"]) == (0, 7)
+    assert (found["reply"]["srckey"], found["reply"]["dstkey"]) == (7, 0)
+    assert "srckey" not in described(protocol=GRE, sport=0, dport=0)["orig"]
 
 
 def test_cells():

@@ -28,6 +28,7 @@ from zonetrack.service import filters as served
         ({"reply_dst": "2001:db8::1/127"}, {"reply_dst": "2001:db8::/127"}),
         ({"sport": 65535, "dport": 0}, {"sport": 65535, "dport": 0}),
         ({"state": "established"}, {"state": "ESTABLISHED"}),
+        ({"state": "cookie_wait"}, {"state": "COOKIE_WAIT"}),
         ({"mark": 5}, {"mark": [5, 0xFFFFFFFF]}),
         ({"mark": "0x5/0xf"}, {"mark": [5, 15]}),
         ({"mark": (1, 3)}, {"mark": [1, 3]}),

@@ -55,7 +55,17 @@ def described(**fields):
             " [UNREPLIED] src=2001:db8::2 dst=2001:db8::1 type=129 code=0 id=2 packets=0 bytes=0 mark=0 use=1",
         ),
         (
-            {"protocol": GRE, "status": 0, "timeout_ms": 30_000},
+            {"protocol": GRE, "status": 0, "timeout_ms": 30_000, "sport": 0, "dport": 0x1F},
+            "gre      47 30 src=192.0.2.1 dst=198.51.100.1 srckey=0x0 dstkey=0x1f packets=0 bytes=0"
+            " [UNREPLIED] src=198.51.100.1 dst=192.0.2.1 srckey=0x1f dstkey=0x0 packets=0 bytes=0 mark=0 use=1",
+        ),
+        (
+            {"protocol": SCTP, "timeout_ms": 210_000, "state": 4},
+            "sctp     132 210 ESTABLISHED src=192.0.2.1 dst=198.51.100.1 sport=40000 dport=80 packets=0 bytes=0"
+            " src=198.51.100.1 dst=192.0.2.1 sport=80 dport=40000 packets=0 bytes=0 [ASSURED] mark=0 use=1",
+        ),
+        (
+            {"protocol": GRE, "status": 0, "timeout_ms": 30_000, "sport": 0, "dport": 0},
             "gre      47 30 src=192.0.2.1 dst=198.51.100.1 srckey=0x0 dstkey=0x0 packets=0 bytes=0"
             " [UNREPLIED] src=198.51.100.1 dst=192.0.2.1 srckey=0x0 dstkey=0x0 packets=0 bytes=0 mark=0 use=1",
         ),
@@ -105,9 +115,9 @@ def test_a_helper_in_both():
             "reply=(src=198.51.100.1,dst=192.0.2.1,sport=0,dport=0)",
         ),
         (
-            {"protocol": SCTP, "sport": 1, "dport": 2},
+            {"protocol": SCTP, "sport": 1, "dport": 2, "state": 2},
             "sctp,orig=(src=192.0.2.1,dst=198.51.100.1,sport=1,dport=2),"
-            "reply=(src=198.51.100.1,dst=192.0.2.1,sport=2,dport=1)",
+            "reply=(src=198.51.100.1,dst=192.0.2.1,sport=2,dport=1),protoinfo=(state=COOKIE_WAIT)",
         ),
     ],
 )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from zonetrack.clients.errors import BadParameterError, UnknownParameterError
+from zonetrack.kernels.sctp_states import Sctp
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.service import filters
 from zonetrack.service.filters import EVERYTHING, read
@@ -43,6 +44,17 @@ def test_an_empty_filter_means_everything():
         (
             {"state": "established"},
             {"last": 6 << 8, "last_mask": 0xFF00, "state": int(Tcp.ESTABLISHED), "state_mask": 0xFF},
+        ),
+        (
+            {"state": "cookie_wait"},
+            {"last": 132 << 8, "last_mask": 0xFF00, "state": int(Sctp.COOKIE_WAIT), "state_mask": 0xFF},
+        ),
+        *(
+            (
+                {"state": "ESTABLISHED", "proto": sctp},
+                {"last": 132 << 8, "last_mask": 0xFF00, "state": int(Sctp.ESTABLISHED), "state_mask": 0xFF},
+            )
+            for sctp in ("sctp", 132)
         ),
     ],
 )
@@ -88,7 +100,9 @@ def test_addresses_and_prefixes(place, name, text):
         ({"unreplied": 1}, "filter.unreplied"),
         ({"src": "192.0.2.1", "dst": "::1"}, "filter.dst"),
         ({"proto": "udp", "state": "ESTABLISHED"}, "filter.state"),
-        ({"state": "ESTABLISHED", "proto": "udp"}, "filter.proto"),
+        ({"state": "ESTABLISHED", "proto": "udp"}, "filter.state"),
+        ({"state": "SYN_SENT", "proto": "sctp"}, "filter.state"),
+        ({"state": "COOKIE_WAIT", "proto": "tcp"}, "filter.state"),
     ],
 )
 def test_what_cannot_be_is_named(value, parameter):
