@@ -4,7 +4,8 @@
     proto            a number, or the name of a protocol
     src, dst, reply_src, reply_dst      an address, or address/prefix
     sport, dport     0 to 65535; ICMP has no ports
-    state            of TCP, as ESTABLISHED; of SCTP if it has no such state, or proto is sctp
+    state            of TCP, as ESTABLISHED, in the `ovs` profile of the side which has come further; of SCTP if TCP has
+                     no such state, or proto is sctp
     mark             a number, or "value/mask", or (value, mask)
     unreplied        True: only those that no reply was seen of
 
@@ -17,13 +18,13 @@ import socket
 from collections.abc import Callable
 from typing import Any, TypedDict, Unpack
 
-from .connections import PROTOCOLS, SCTP_STATES, TCP_STATES
+from .connections import PEER_STATES, PROTOCOLS, SCTP_STATES, TCP_STATES
 from .errors import BadParameterError, UnknownParameterError
 
 U32_MAX = (1 << 32) - 1
 U16_MAX = (1 << 16) - 1
 U8_MAX = (1 << 8) - 1
-STATES = tuple(dict.fromkeys((*TCP_STATES, *SCTP_STATES)))
+STATES = tuple(dict.fromkeys((*TCP_STATES, *PEER_STATES, *SCTP_STATES)))
 
 
 class Filter(TypedDict, total=False):

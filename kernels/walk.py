@@ -50,7 +50,8 @@ _LABEL = offset(CONNECTION, "label")
 _ENTRY_PACKETS = offset(ENTRY, "packets")
 _EXTENSION_LABEL = offset(EXTENSION, "label")
 _ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
-_TORN = u64(Status.TORN)
+_TORN, _OVS = u64(Status.TORN), u64(Status.OVS)
+_STATE_MAX = u64(15)
 _LIVE = u64(Life.LIVE)
 _ICMP, _ICMPV6 = ONE, u64(58)
 _AHEAD = 8
@@ -119,6 +120,15 @@ def _differs(wanted, i, address):
     return high | low
 
 
+@inlined
+def _is_in_state(wanted, e):
+    """Return whether a connection is in one of the states that a filter wants."""
+    state = u64(e.state)
+    if u64(e.status) & _OVS == ZERO:
+        return (u64(wanted.states) >> min(state, _STATE_MAX)) & ONE != ZERO
+    return (u64(wanted.ovs_states) >> max(state & _STATE_MAX, state >> FOUR)) & ONE != ZERO
+
+
 @kernel
 def _fits(wanted, entry):
     """Return whether an entry is one of those that a filter means; its lock is held."""
@@ -129,7 +139,7 @@ def _fits(wanted, entry):
         return False
     if (u64(e.status) & u64(wanted.status_mask)) != u64(wanted.status):
         return False
-    if (u64(e.state) & u64(wanted.state_mask)) != u64(wanted.state):
+    if u64(wanted.states) | u64(wanted.ovs_states) != ZERO and not _is_in_state(wanted, e):
         return False
     if (_ports(entry) & u64(wanted.ports_mask)) != u64(wanted.ports):
         return False

@@ -5,7 +5,7 @@
     src, dst         address or prefix, of who opened the connection and of the other side
     reply_src, reply_dst  likewise, of the reply's tuple
     sport, dport     number
-    state            name of a TCP state; of an SCTP state where proto says so, or TCP has none of that name
+    state            name of a TCP state, as it is shown; of an SCTP state where proto says so, or TCP has none of that name
     mark             number, [value, mask], or the text value/mask
     unreplied        true: only those to which nobody has answered
 
@@ -20,16 +20,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..clients.connections import PROTOCOLS
+from ..clients.connections import COALESCED, PEER_STATES, PROTOCOLS, SCTP_STATES, TCP_STATES
 from ..clients.errors import BadParameterError, UnknownParameterError
-from ..kernels.sctp_states import Sctp
-from ..kernels.tcp_states import Tcp
 from ..shm.layout import FILTER, Status
 from .parameters import bad, flag, hint, nearest, whole, zone
 
 NUMBERS = {name: number for number, name in PROTOCOLS.items()}
 TCP, SCTP = NUMBERS["tcp"], NUMBERS["sctp"]
 ADDRESSES = ("src", "dst", "reply_src", "reply_dst")
+STATES: dict[int, dict[str, tuple[int, int]]] = {
+    TCP: {
+        name: (
+            1 << TCP_STATES.index(name) if name in TCP_STATES else 0,
+            sum(1 << number for number, peer in enumerate(PEER_STATES) if name in (peer, COALESCED.get(peer))),
+        )
+        for name in dict.fromkeys((*TCP_STATES, *PEER_STATES))
+    },
+    SCTP: {name: (1 << number, 0) for number, name in enumerate(SCTP_STATES)},
+}
+"""By protocol, the states of a name as bit sets: of the `netfilter` profile, and in `ovs` the higher of both sides'."""
 _FAMILY_SHIFT, _PROTOCOL_SHIFT, _ZONE_SHIFT = 0, 8, 16
 _WORD = (1 << 64) - 1
 _port = whole(0, 0xFFFF)
@@ -119,12 +128,12 @@ def _ports(shift: int) -> Callable[[np.record, str, Any], None]:
 def _state(wanted: np.record, name: str, value: Any) -> None:
     word = value.upper() if type(value) is str else ""
     is_sctp = int(wanted["last"]) >> _PROTOCOL_SHIFT & int(wanted["last_mask"]) >> _PROTOCOL_SHIFT & 0xFF == SCTP
-    for protocol, states in ((SCTP, Sctp), (TCP, Tcp)) if is_sctp else ((TCP, Tcp), (SCTP, Sctp)):
-        if word in states.__members__:
+    for protocol in (SCTP, TCP) if is_sctp else (TCP, SCTP):
+        if word in STATES[protocol]:
             _say(wanted, name, _PROTOCOL_SHIFT, 0xFF, protocol)
-            wanted["state"], wanted["state_mask"] = states[word], 0xFF
+            wanted["states"], wanted["ovs_states"] = STATES[protocol][word]
             return
-    raise bad(name, f"a state of TCP, one of {', '.join(Tcp.__members__)}, or of SCTP", value)
+    raise bad(name, f"a state of TCP, one of {', '.join(STATES[TCP])}, or of SCTP", value)
 
 
 def _mark(wanted: np.record, name: str, value: Any) -> None:

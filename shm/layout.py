@@ -1072,9 +1072,9 @@ FILTER = np.dtype(
         ("ports_mask", "u4"),
         ("status", "u2"),
         ("status_mask", "u2"),
-        ("state", "u1"),
-        ("state_mask", "u1"),
-        ("reserved", "u2"),
+        # bit sets, both 0: any.  By the protocol state in the `netfilter` profile, by the higher of both sides' in `ovs`
+        ("states", "u2"),
+        ("ovs_states", "u2"),
     ],
     align=True,
 )

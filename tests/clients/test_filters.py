@@ -29,6 +29,7 @@ from zonetrack.service import filters as served
         ({"sport": 65535, "dport": 0}, {"sport": 65535, "dport": 0}),
         ({"state": "established"}, {"state": "ESTABLISHED"}),
         ({"state": "cookie_wait"}, {"state": "COOKIE_WAIT"}),
+        ({"state": "Closing"}, {"state": "CLOSING"}),
         ({"mark": 5}, {"mark": [5, 0xFFFFFFFF]}),
         ({"mark": "0x5/0xf"}, {"mark": [5, 15]}),
         ({"mark": (1, 3)}, {"mark": [1, 3]}),

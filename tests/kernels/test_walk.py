@@ -229,8 +229,10 @@ def address_filter(place, text, bits):
         (meaning(ports=80 << 16, ports_mask=0xFFFF << 16), True),  # the high endpoint opened it
         (meaning(ports=40000 << 16, ports_mask=0xFFFF << 16), False),
         (meaning(ports=40000, ports_mask=0xFFFF), True),
-        (meaning(state=3, state_mask=255), True),
-        (meaning(state=4, state_mask=255), False),
+        (meaning(states=1 << 3), True),
+        (meaning(states=1 << 3 | 1 << 9), True),
+        (meaning(states=1 << 4), False),
+        (meaning(ovs_states=1 << 3), False),
         (meaning(status=Status.SEEN_REPLY, status_mask=Status.SEEN_REPLY), True),
         (meaning(status=0, status_mask=Status.SEEN_REPLY), False),
         (address_filter(0, "198.51.100.1", 32), True),
@@ -253,6 +255,17 @@ def test_what_is_under_a_mask_must_be_equal(wanted, fits, table, me, walker):
     walker.cursor[0] = 0
     assert walker.delete_some(wanted) == fits
     assert tables.totals(table)["count"] == (not fits)
+
+
+@pytest.mark.parametrize(
+    ("state", "fits"),
+    [(0x24, True), (0x42, True), (0x44, True), (0x22, False), (0x47, False), (0x04, True), (0xFF, False)],
+)
+def test_in_the_ovs_profile_the_higher_state_of_both_sides_counts(state, fits, table, me, walker):
+    record = int(me.made(key(LOW, HIGH))[0])
+    entry = tables.entries(table)[record]
+    entry["status"], entry["state"] = Status.OVS, state
+    assert len(walker.collect(meaning(ovs_states=1 << 4, states=0xFFFF))) == fits
 
 
 @pytest.mark.parametrize(("protocol", "fits"), [(17, True), (1, False), (58, False)])

@@ -5,7 +5,9 @@ import ipaddress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zonetrack.clients.connections import COALESCED, PEER_STATES, TCP_STATES
 from zonetrack.clients.errors import BadParameterError, UnknownParameterError
+from zonetrack.kernels.ovs_tcp_states import Peer
 from zonetrack.kernels.sctp_states import Sctp
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.service import filters
@@ -43,19 +45,21 @@ def test_an_empty_filter_means_everything():
         ({"unreplied": False}, {}),
         (
             {"state": "established"},
-            {"last": 6 << 8, "last_mask": 0xFF00, "state": int(Tcp.ESTABLISHED), "state_mask": 0xFF},
+            {"last": 6 << 8, "last_mask": 0xFF00, "states": 1 << Tcp.ESTABLISHED, "ovs_states": 0x18},
         ),
         (
             {"state": "cookie_wait"},
-            {"last": 132 << 8, "last_mask": 0xFF00, "state": int(Sctp.COOKIE_WAIT), "state_mask": 0xFF},
+            {"last": 132 << 8, "last_mask": 0xFF00, "states": 1 << Sctp.COOKIE_WAIT},
         ),
         *(
             (
                 {"state": "ESTABLISHED", "proto": sctp},
-                {"last": 132 << 8, "last_mask": 0xFF00, "state": int(Sctp.ESTABLISHED), "state_mask": 0xFF},
+                {"last": 132 << 8, "last_mask": 0xFF00, "states": 1 << Sctp.ESTABLISHED},
             )
             for sctp in ("sctp", 132)
         ),
+        ({"state": "CLOSING"}, {"last": 6 << 8, "last_mask": 0xFF00, "ovs_states": 1 << Peer.CLOSING}),
+        ({"state": "CLOSE"}, {"last": 6 << 8, "last_mask": 0xFF00, "states": 1 << Tcp.CLOSE}),
     ],
 )
 def test_what_is_said_is_compared_and_nothing_else(value, compared):
@@ -143,3 +147,10 @@ def test_any_values_are_read_or_refused(value):
         assert len(str(error)) < 300
     else:
         assert wanted.names == frozenset(value)
+
+
+def test_every_state_that_is_shown_can_be_asked_for():
+    for number, name in enumerate(PEER_STATES):
+        assert filters.STATES[filters.TCP][COALESCED.get(name, name)][1] >> number & 1
+    for number, name in enumerate(TCP_STATES):
+        assert filters.STATES[filters.TCP][name][0] == 1 << number
