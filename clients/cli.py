@@ -39,6 +39,7 @@ COMMANDS = {
     "ports": Command("zonetrack.clients.stats_commands:ports_command", "Show the ports and their queues."),
     "stop": Command("zonetrack.clients.stop_command:command", "Stop the service."),
     "replay": Command("zonetrack.service.replay_command:command", "Track captures, and show their connections."),
+    "explain": Command("zonetrack.clients.explain_command:command", "Say why packets got their verdicts."),
     "load": Command("zonetrack.clients.load:command", "Load the table with generated traffic, and measure it."),
     "audit": Command(
         "zonetrack.service.audit_command:command", "Check every invariant of a table, live or left behind."

@@ -192,6 +192,10 @@ class Methods:
         """
         return self.call("flush", given(zone=zone, wait=None if wait else False))
 
+    def explain(self, *, limit: int | None = None, zone: int | None = None) -> Any:
+        """Return the latest packets that got a reason, the latest first, each explained."""
+        return self.call("explain.recent", given(limit=limit, zone=zone))
+
     def workers(self) -> Any:
         """Return a list of the workers, with their processes and counters."""
         return self.call("workers", {})

@@ -8,7 +8,7 @@ is full, and with the call.
 from __future__ import annotations
 
 from ..shm.layout import FRAME, FRAME_BYTES, PARSED, REPLAY_BURST_PACKETS, VERDICT_BYTES
-from . import burst, clock, memory, shards, zones
+from . import burst, clock, memory, packet, shards, zones
 from .capture import Fault, advance
 from .jit import inlined, kernel
 from .words import ONE, THREE, ZERO, u64
@@ -90,6 +90,19 @@ def run(views, capture, time, replay, records_budget):
                 _track(views, replay, u64(time.now_ms))
     _track(views, replay, u64(time.now_ms))
     return u64(time.now_ms)
+
+
+@kernel
+def read(frame, zone, settings, parsed):
+    """Parse a packet for who wants to tell of it.
+
+    Args:
+        frame: u64, address of its FRAME.
+        zone: u64.
+        settings: u64, how the zone is set.
+        parsed: u64, address of a PARSED, out.
+    """
+    packet.parse(frame_at(frame), zone, settings, parsed_at(parsed))
 
 
 @kernel

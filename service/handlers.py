@@ -28,7 +28,7 @@ from ..clients.errors import (
 )
 from ..shm.errors import NotAtRest
 from ..shm.layout import digest
-from . import audit, filters, log, parameters, policies, snapshot, zone_settings
+from . import arrivals, audit, explanations, filters, log, parameters, policies, snapshot, zone_settings
 from .context import Context, Order
 from .door import Peer, Rights
 from .flusher import Flusher
@@ -36,12 +36,14 @@ from .limits import Quotas
 from .parameters import ABSENT, Parameter, flag, nothing_or, whole
 from .policies import Policies
 from .runner import Runner
+from .samples import Samples
 from .snapshot import Snapshot
 from .stats import Stats
 from .zone_settings import ZoneSettings
 
 VERSION = importlib.metadata.version("zonetrack")
 CURSOR_MAX = (1 << 63) - 1
+EXPLAINED_MAX, EXPLAINED_DEFAULT = 1024, 20
 _log = log.logger("control")
 
 
@@ -65,12 +67,25 @@ class Desk:
             raise
         self.snapshot, self.flusher, self.auditor = Snapshot(table, walker), Flusher(table, flusher), auditor
         self.stats, self.quotas, self.policies = Stats(table), Quotas(table), Policies(table)
-        self.zone_settings = ZoneSettings(table)
+        self.zone_settings, self.samples = ZoneSettings(table), Samples(table)
 
     def _take(self, name: str) -> Runner:
         runner = Runner(self.context.table, name)
         self.runners.append(runner)
         return runner
+
+    def recent(self, most: int, zone: int | None) -> list[dict[str, Any]]:
+        """Return the latest samples, explained."""
+        workers = {worker.get("owner"): worker["number"] for worker in self.context.workers()}
+        offset_ms = int(self.context.table.header["wall_offset_ms"][0])
+        return [
+            {
+                "time": (offset_ms + int(sample["now_ms"])) / 1000,
+                "by": f"worker {workers[owner]}" if owner in workers else f"participant {owner}",
+                **explanations.explain(arrivals.of_sample(sample)),
+            }
+            for owner, sample in self.samples.recent(most, zone)
+        ]
 
     def close(self) -> None:
         """Wait for what is under way, and leave the roster."""
@@ -269,6 +284,15 @@ async def flush(desk: Desk, client: Client, zone: int | None, wait: bool) -> dic
     """Empty a zone, or all; answers when all came home, or with ``wait`` false as soon as the zone is empty to see."""
     chosen = desk.flusher.in_use() if zone is None else [zone]
     return {"zones": len(chosen), "flushed": await desk.flusher.flush(chosen, wait=wait)}
+
+
+# ------------------------------------------------------------------------------------------------ reasons
+@method(
+    "explain.recent", Rights.READ, {"limit": Parameter(whole(1, EXPLAINED_MAX), EXPLAINED_DEFAULT), "zone": _ANY_ZONE}
+)
+async def explain_recent(desk: Desk, client: Client, limit: int, zone: int | None) -> list[dict[str, Any]]:
+    """Explain the latest packets that got a reason, the latest first."""
+    return await asyncio.to_thread(desk.recent, limit, zone)
 
 
 # ------------------------------------------------------------------------------------------------ limits, timeouts

@@ -172,6 +172,11 @@ class Replay:
         )
 
     @property
+    def records_at_once(self) -> int:
+        """Records of a capture between two sweeps: no more packets than a fraction of the table."""
+        return min(RUN_RECORDS, max(RUN_RECORDS_MIN, int(self._globals["limit"]) // 8))
+
+    @property
     def now_ms(self) -> int:
         """The clock after the last packet."""
         return max(BEGIN_MS, int(self.survey.clock["now_ms"][0]))
@@ -211,8 +216,7 @@ class Replay:
         scratch.lend(state)
         state["results"] = self.verdicts.ctypes.data
         state["shard"], state["shards"] = shard, self.options.workers
-        # no more packets between two sweeps than a fraction of the table
-        records = np.uint64(min(RUN_RECORDS, max(RUN_RECORDS_MIN, int(self._globals["limit"]) // 8)))
+        records = np.uint64(self.records_at_once)
         for source, place in self.survey.placed():
             state["packets"] = place
             state["results_count"] = place + source.packets if self.options.verdicts else 0

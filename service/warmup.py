@@ -78,6 +78,7 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "poll.poll": lambda on: poll.poll(on.views, on.loop.record, ZERO, ONE, ZERO),
     "capture.begin": lambda on: capture.begin(on.capture),
     "capture.next_frames": lambda on: capture.next_frames(on.capture, ZERO, ZERO, ZERO, ZERO),
+    "replay.read": lambda on: only_compile(replay.read, ZERO, ZERO, ZERO, ZERO),
     "replay.count": lambda on: replay.count(on.capture, on.clock, on.frame, ZERO),
     "replay.run": lambda on: replay.run(on.views, on.capture, on.clock, on.replay, ZERO),
 }
@@ -86,7 +87,8 @@ PIECES: dict[str, Callable[[Stage], object]] = {
 
 def only_compile(kernel: Any, *arguments: Any) -> None:
     """Compile a kernel that has nothing to do on a stage."""
-    kernel.compile(tuple(map(typeof, arguments)))
+    if jit.JIT:
+        kernel.compile(tuple(map(typeof, arguments)))
 
 
 @dataclass

@@ -70,6 +70,7 @@ ROOM_RULES = {
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
     **{f"clients/{room}": Rule(("clients", "kernels", "shm"), ("numpy",)) for room in ("port", "sending")},
     "clients/send_command": SENDERS,
+    "clients/explain_command": Rule(("clients", "service.explaining", "service.warmup"), ("click",)),
     **{
         f"clients/{room}": DRIVERS
         for room in ("load", "trial", "service_trial", "courier", "scenarios", "driver", "sender", "traffic", "floor")

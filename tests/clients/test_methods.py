@@ -40,6 +40,8 @@ QUESTIONS = {
     "zones.unset": (lambda ct: ct.zones.unset(0), "zones.unset", {"zone": 0}),
     "timeouts.unset": (lambda ct: ct.timeouts.unset("web"), "timeouts.unset", {"policy": "web"}),
     "zones": (lambda ct: ct.zones(), "zones", {}),
+    "explain": (lambda ct: ct.explain(), "explain.recent", {}),
+    "explain a few": (lambda ct: ct.explain(limit=3, zone=0), "explain.recent", {"limit": 3, "zone": 0}),
     "workers": (lambda ct: ct.workers(), "workers", {}),
     "ports": (lambda ct: ct.ports(), "ports", {}),
     "audit": (lambda ct: ct.audit(), "audit", {}),

@@ -1,5 +1,6 @@
 """Every method over a real socket: what it answers, what it refuses and how, and that a mistake of ours is no hang-up."""
 
+import bursts
 import checkout
 import pytest
 import tables
@@ -24,7 +25,7 @@ from zonetrack.service.snapshot import PAGE_RECORDS_MAX
 NAMES = {
     *("hello", "stats", "coverage", "workers", "ports", "count", "dump", "delete", "flush", "audit"),
     *("zones", "zones.set", "zones.unset", "timeouts.get", "timeouts.set", "timeouts.unset"),
-    *("limits.get", "limits.set", "limits.unset", "config.reload", "stop"),
+    *("limits.get", "limits.set", "limits.unset", "config.reload", "stop", "explain.recent"),
 }
 
 
@@ -157,6 +158,20 @@ def test_zones(client):
 
 def test_an_audit_finds_nothing(client):
     assert client.ask("audit") == {"broken": None}
+
+
+# ------------------------------------------------------------------------------------------------ reasons
+def test_the_latest_packets_with_a_reason(service, client):
+    maker = bursts.Bench(service.table)
+    maker.track(bursts.tcp("FA", 1, 1), bursts.tcp("FA", 2, 1), zone=9)
+    maker.track(bursts.tcp("FA", 3, 1), zone=8)
+    told = client.ask("explain.recent")
+    assert len(told) == 3 and {one["reason"] for one in told} == {"tcp_new_refused"}
+    told = client.ask("explain.recent", zone=9, limit=1)
+    assert len(told) == 1 and told[0]["packet"]["seq"] in (1, 2) and told[0]["by"] == f"participant {maker.me}"
+    for params in ({"limit": 0}, {"limit": 1025}, {"zone": -1}):
+        with pytest.raises(BadParameterError):
+            client.ask("explain.recent", **params)
 
 
 # ------------------------------------------------------------------------------------------------ limits
