@@ -49,6 +49,7 @@ FORESEEN, MISSED, APPEARED = ZERO, ONE, u64(2)
 
 _VERDICT_SIZE = u64(VERDICT_BYTES)
 _NONE = u64(Reason.NONE)
+_BOUNDED = outcome.SHORTEN | outcome.SINCE_BEGUN
 
 
 @inlined
@@ -80,6 +81,17 @@ def _way(fields, high_is_source, can_reply):
     return opened_by_high ^ high_is_source
 
 
+@kernel
+def _bounded(views, entry, result, expiry_ms):
+    """Return an expiry that may not be later than the record's own, or than a cap since the connection began."""
+    memory.seldom()
+    fields = entries.entry_at(entry)
+    if result & outcome.SHORTEN != ZERO:
+        return min(expiry_ms, memory.read64(entry + entries.EXPIRY))
+    cap_ms = timeouts.length_ms(views, u64(fields.policy), outcome.cap_of(outcome.term_of(result)))
+    return expiry_ms if cap_ms == ZERO else min(expiry_ms, u64(fields.created_ms) + cap_ms)
+
+
 @inlined
 def _refresh(views, record, entry, result, now_ms):
     """Put a record's expiry off, or bring it forward, as the outcome says; its lock is held."""
@@ -87,8 +99,8 @@ def _refresh(views, record, entry, result, now_ms):
     if term == outcome.NO_TERM:
         return
     expiry_ms = now_ms + timeouts.term_ms(views, u64(entries.entry_at(entry).policy), term)
-    if result & outcome.SHORTEN != ZERO:
-        expiry_ms = min(expiry_ms, memory.read64(entry + entries.EXPIRY))
+    if result & _BOUNDED != ZERO:
+        expiry_ms = _bounded(views, entry, result, expiry_ms)
     entries.set_expiry(views, record, entry, expiry_ms)
 
 

@@ -3,7 +3,8 @@
     UNREPLIED  only the opener was heard           STREAM  both were, and it goes on: assured
     REPLIED    both were
 
-A flow is *settled* two seconds after it began: a question and its answer are over by then, a conversation is not.
+A flow is *settled* two seconds after it began: a question and its answer are over by then, a conversation is not.  What
+one side keeps sending to nobody may be told to end, however often it comes (UDP_ONE_WAY_MAX).
 As in kernels/tcp_states the rows are all there is; a kernel only indexes FLOWS.
 """
 
@@ -20,7 +21,7 @@ from . import outcome
 from .jit import inlined
 from .memory import record_at
 from .timeouts import Timeout
-from .words import EIGHT, LOW_8, ZERO, u64
+from .words import EIGHT, LOW_8, SIXTEEN, ZERO, u64
 
 SETTLED_MS = u64(2000)
 
@@ -99,15 +100,20 @@ FLOWS_SHAPE = (8, 4, 2, 2)
 """Kinds, states, ways, settled or not; powers of two, so that even a torn state indexes inside."""
 
 
-def compile_transitions(rows: tuple[Transition, ...]) -> NDArray[np.uint16]:
-    """Return FLOWS[kind, state, way, settled]: new state | Timeout << 8; 0: no row."""
-    flows = np.zeros(FLOWS_SHAPE, np.uint16)
+def cap(row: Transition) -> Timeout:
+    """Return the cap of a transition's timeout; the same again where there is none."""
+    return Timeout.UDP_ONE_WAY_MAX if row.kind is FlowKind.DATAGRAM and row.new is Flow.UNREPLIED else row.timeout
+
+
+def compile_transitions(rows: tuple[Transition, ...]) -> NDArray[np.uint32]:
+    """Return FLOWS[kind, state, way, settled]: new state | Timeout << 8 | its cap << 16; 0: no row."""
+    flows = np.zeros(FLOWS_SHAPE, np.uint32)
     for row in rows:
         for way in row.ways:
             for settled in row.settled:
                 cell = (row.kind, row.old, way, int(settled))
                 assert flows[cell] == 0, f"two rows for {cell}"
-                flows[cell] = row.new | row.timeout << 8
+                flows[cell] = row.new | row.timeout << 8 | cap(row) << 16
     flows.setflags(write=False)
     return flows
 
@@ -143,8 +149,7 @@ def begin(entry, parsed):
     """Set up the record of a flow; return the term of its expiry."""
     step = _step(parsed, ZERO, ZERO, ZERO)
     entry_at(entry).state = step & LOW_8
-    timeout = step >> EIGHT
-    return outcome.term(timeout, timeout)
+    return step >> EIGHT
 
 
 @inlined
@@ -157,5 +162,6 @@ def update(entry, way, parsed, now_ms):
     record.state = state
     if state == _STREAM:
         record.status = u64(record.status) | _ASSURED
-    timeout = step >> EIGHT
-    return outcome.passed(outcome.term(timeout, timeout))
+    result = outcome.passed(step >> EIGHT)
+    # a cap that differs is that of one-way traffic, which a further packet does not put off
+    return result if step >> SIXTEEN == (step >> EIGHT) & LOW_8 else result | outcome.SINCE_BEGUN

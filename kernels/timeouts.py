@@ -16,7 +16,7 @@ from ..shm.layout import POLICY_BYTES, TIMEOUTS_MAX
 from . import memory
 from .jit import inlined
 from .outcome import cap_of, timeout_of
-from .words import FOUR, ZERO, u64
+from .words import FOUR, ONE, ZERO, u64
 
 
 class Timeout(IntEnum):
@@ -53,6 +53,7 @@ class Timeout(IntEnum):
     UDP_MULTIPLE = 28  # from both
     ICMP_FIRST = 29
     ICMP_REPLY = 30
+    UDP_ONE_WAY_MAX = 31  # cap: how long one side alone keeps an entry, from its first packet on; 0: for ever
 
 
 DEFAULTS_S = {
@@ -82,6 +83,7 @@ DEFAULTS_S = {
     Timeout.SCTP_SHUTDOWN_RECD: 3,
     Timeout.SCTP_SHUTDOWN_ACK_SENT: 3,
     Timeout.SCTP_HEARTBEAT_SENT: 30,
+    Timeout.UDP_ONE_WAY_MAX: 0,
 }
 
 DEFAULTS_OVS_S = {
@@ -132,10 +134,10 @@ def length_ms(views, policy, timeout):
 
 @inlined
 def term_ms(views, policy, term):
-    """Return the length of a term: the shorter of its timeout and its cap.  The term is not NO_TERM."""
+    """Return the length of a term: the shorter of its timeout and its cap, if that is not 0.  The term is not NO_TERM."""
     timeout = timeout_of(term)
     cap = cap_of(term)
     length = length_ms(views, policy, timeout)
     if cap != timeout:
-        length = min(length, length_ms(views, policy, cap))
+        length = min(length - ONE, length_ms(views, policy, cap) - ONE) + ONE  # one less than 0 is the most
     return length

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from bursts import CLIENT, ROUTER, SERVER, Bench, tcp, udp
 from scapy.all import ICMP, IP, Ether, IPerror, UDPerror
+from zonetrack.kernels.timeouts import Timeout
 from zonetrack.shm import segment
 from zonetrack.shm.layout import (
     ENTRY,
     GLOBAL,
     NO_RECORD,
+    POLICY,
     QUOTA,
     ZONE,
     CtState,
@@ -83,6 +85,15 @@ def test_an_expired_connection_is_never_found(bench):
     assert bench.counter(Reason.EXPIRED_ON_LOOKUP) == 1
     bench.settle()
     assert bench.count() == 1
+
+
+def test_one_way_traffic_lives_no_longer_than_it_may(bench):
+    bench.table.array(Region.CONTROL, "policies", POLICY)["timeout_ms"][0, Timeout.UDP_ONE_WAY_MAX] = 50_000
+    left = [int(bench.track(udp(), now_ms=now_ms)["timeout_ms"][0]) for now_ms in (1000, 26_000, 46_000, 51_000)]
+    assert left == [30_000, 25_000, 5_000, 30_000]
+    assert bench.counter(Reason.EXPIRED_ON_LOOKUP) == 1
+    assert bench.track(udp(sport=2), udp(sport=2, reply=True), now_ms=60_000)["timeout_ms"].tolist() == [30_000, 30_000]
+    assert bench.track(udp(sport=2), now_ms=89_000)["timeout_ms"].tolist() == [120_000]
 
 
 def test_nothing_expires_where_expiry_is_off(bench):

@@ -28,7 +28,9 @@ UDP, UDP_LITE, GRE, SCTP, DCCP, ESP = 17, 136, 47, 132, 33, 50
 def test_row(row):
     for way, settled in itertools.product(row.ways, row.settled):
         step = int(FLOWS[row.kind, row.old, way, int(settled)])
-        assert (Flow(step & 0xFF), Timeout(step >> 8)) == (row.new, row.timeout)
+        assert (Flow(step & 0xFF), Timeout(step >> 8 & 0xFF)) == (row.new, row.timeout)
+        one_way = row.kind is FlowKind.DATAGRAM and row.new is Flow.UNREPLIED
+        assert Timeout(step >> 16) == (Timeout.UDP_ONE_WAY_MAX if one_way else row.timeout)
     assert row.why
 
 
@@ -71,6 +73,22 @@ def test_two_seconds_are_not_yet_a_conversation():
     assert world.track(segments.flow("c"))[:4] == ("E>", "REPLIED", 30, False)
     world.now_ms += 1
     assert world.track(segments.flow("c"))[:4] == ("E>a", "STREAM", 120, True)
+
+
+@pytest.mark.parametrize(("cap_s", "left_s"), [(0, [30] * 5), (70, [30, 30, 30, 10, 30]), (12, [12] * 5)])
+@pytest.mark.parametrize("protocol", [UDP, UDP_LITE])
+def test_one_way_traffic_keeps_an_entry_as_long_as_it_may(protocol, cap_s, left_s):
+    world = tracker.Tracker()
+    world.policy[0]["timeout_ms"][Timeout.UDP_ONE_WAY_MAX] = 1000 * cap_s
+    for left in left_s:
+        assert world.track(segments.flow("c", protocol))[:3] == ("N>", "UNREPLIED", left)
+        world.now_ms += 20_000
+
+
+def test_an_answer_ends_the_cap():
+    world = tracker.Tracker()
+    world.policy[0]["timeout_ms"][Timeout.UDP_ONE_WAY_MAX] = 12_000
+    assert [world.track(segments.flow(side)).timeout_s for side in "csc"] == [12, 30, 30]
 
 
 def test_a_late_answer_is_still_only_an_answer():

@@ -57,6 +57,14 @@ def test_a_term_is_the_shorter_of_two(policies):
     assert tracker.term_ms(tracker.at(views), u64(0), alone) == 30_000
 
 
+def test_a_cap_of_0_caps_nothing(policies):
+    rows, views = policies
+    term = u64(outcome.term(u64(Timeout.UDP), u64(Timeout.UDP_ONE_WAY_MAX)))
+    for cap_ms, length in ((0, 30_000), (1, 1), (29_999, 29_999), (30_001, 30_000), (2**32 - 1, 30_000)):
+        rows[0]["timeout_ms"][Timeout.UDP_ONE_WAY_MAX] = cap_ms
+        assert tracker.term_ms(tracker.at(views), u64(0), term) == length
+
+
 def test_every_tcp_state_has_a_timeout():
     names = {timeout.name for timeout in Timeout}
     assert all(f"TCP_{state.name}" in names for state in Tcp if state is not Tcp.NONE)

@@ -217,6 +217,9 @@ class Tracker:
         expiry_ms = self.now_ms + int(term_ms(at(self.views), u64(0), term))
         if word & outcome.SHORTEN:
             expiry_ms = min(expiry_ms, int(connection.entry["expiry_ms"]))
+        cap_ms = int(self.policy[0]["timeout_ms"][int(outcome.cap_of(term)) & (timeouts.OVS - 1)])
+        if word & outcome.SINCE_BEGUN and cap_ms:
+            expiry_ms = min(expiry_ms, int(connection.entry["created_ms"]) + cap_ms)
         connection.entry["expiry_ms"] = expiry_ms
 
     def label(self) -> str:
