@@ -2,6 +2,7 @@
 
 Each case has raw packets, the verdict and table of a live Linux 6.18, and what is right.  Where the two differ, WRONG says
 so; cases about what is not of this tracker's matter here (NAT, fragments, helpers, limits) are left out by name.
+A live Open vSwitch 4.0.90 was sent the same packets, and the `ovs` profile does as it did, right or wrong.
 """
 
 import json
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 import tracker
 from parsing import parsed_of
+from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, Setting, Status
 
-CASES = {case["n"]: case for case in json.loads((Path(__file__).parent / "data" / "bug-reports.json").read_text())}
+DATA = Path(__file__).parent / "data"
+CASES = {case["n"]: case for case in json.loads((DATA / "bug-reports.json").read_text())}
+OVS_CASES = {case["n"]: case["steps"] for case in json.loads((DATA / "ovs-bug-reports.json").read_text())}
 OF_TRACKING = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 35, 37, 39, 47, 49, 61)
 LABELS = {
     "NEW/orig": "N>",
@@ -76,6 +80,47 @@ def test_case(number):
             continue
         assert label == LABELS[step["label"]], step["do"]
         assert same(table_of(world), expected_table(step["table"])), (step["do"], table_of(world), step["table"])
+
+
+def ovs_table_of(world):
+    """Return a tuple per connection: protocol, opener's port, both states, seconds to live."""
+    rows = []
+    for connection in world.table.values():
+        seen = world.seen("", connection, tracker.Reason.NONE)
+        key = [int(word) for word in connection.entry["key"]]
+        protocol = PROTOCOLS[key[4] >> 8 & 0xFF]
+        port = key[4] >> 32 & 0xFFFF if connection.has(Status.ORIG_IS_HIGH) else key[4] >> 48
+        rows.append((protocol, port, seen.state if protocol == "tcp" else None, seen.timeout_s))
+    return sorted(rows, key=str)
+
+
+def expected_ovs_table(table):
+    """Return the same of the rows of dump-conntrack."""
+    rows = []
+    for row in table:
+        states = f"{row['state_orig']}/{row['state_reply']}" if "state_orig" in row else None
+        port = row["orig"]["id"] if "id" in row["orig"] else row["orig"]["sport"]
+        rows.append((row["proto"], port, states, row["timeout"]))
+    return sorted(rows, key=str)
+
+
+@pytest.mark.parametrize("number", OF_TRACKING)
+def test_case_as_open_vswitch(number):
+    world = tracker.Tracker(settings=SETTINGS_WORD_DEFAULT | Setting.OVS)
+    packets = CASES[number]["result"]
+    assert [step["do"] for step in packets] == [step["do"] for step in OVS_CASES[number]]
+    for theirs, step in zip(OVS_CASES[number], packets, strict=True):
+        if "hex" not in step:
+            if wait := re.match(r"wait ([\d.]+) s", step["do"]):
+                world.now_ms += round(1000 * float(wait[1]))
+            else:
+                world.table.clear()
+            continue
+        parsed = parsed_of(bytes.fromhex(step["hex"]), ovs=True)
+        assert tracker.OVS_LABELS[world.track(parsed).label] == theirs["ct_state"], step["do"]
+        rows, expected = ovs_table_of(world), expected_ovs_table(theirs["table"])
+        assert [row[:3] for row in rows] == [row[:3] for row in expected], step["do"]
+        assert all(-1 <= one[3] - other[3] <= 1 for one, other in zip(rows, expected, strict=True)), step["do"]
 
 
 def test_no_case_is_forgotten():
