@@ -1,0 +1,99 @@
+"""Each of the packets with which a live Open vSwitch 4.0.90 was probed, through parser and tracker: ct_state, and the table.
+
+TCP's matrix, whose packets are all well-formed, is in tests/kernels/test_ovs_tcp.py.
+"""
+
+import json
+from pathlib import Path
+
+import associations
+import numpy as np
+import probes
+import pytest
+import tracker
+from parsing import parsed_of
+from zonetrack.clients.connections import Rows, describe
+from zonetrack.clients.formats import OVS_PROTOCOLS
+from zonetrack.service.connections import FIELDS, packed
+from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, Life, Setting
+
+OTHER = json.loads((Path(__file__).parent / "data" / "ovs-other-matrix.json").read_text())
+SETTINGS = SETTINGS_WORD_DEFAULT | Setting.OVS
+SHOWN = ("src", "dst", "sport", "dport", "id", "type", "code")
+SCTP_STATES = {"CLOSED(after INIT)": "CLOSED"}
+
+
+def table_of(world):
+    """Return the connections as dump-conntrack shows them."""
+    rows = []
+    for connection in world.table.values():
+        if connection.entry["expiry_ms"] <= world.now_ms:
+            continue
+        entry = connection.entry.copy()
+        entry["life"] = 1 << 32 | Life.LIVE
+        (row,) = Rows(FIELDS).read(packed(np.array([entry]), np.array([0]), world.now_ms, 0).tobytes())
+        rows.append(shown(describe(row)))
+    return sorted(rows, key=str)
+
+
+def shown(connection):
+    """Return what is compared of a connection: protocol, both tuples, both states, time to live."""
+    proto = connection["proto"] if connection["proto"] in OVS_PROTOCOLS else str(connection["proto_num"])
+    tuples = [{name: connection[way][name] for name in SHOWN if name in connection[way]} for way in ("orig", "reply")]
+    if "type" not in tuples[0]:
+        tuples = [{"sport": 0, "dport": 0} | one for one in tuples]
+    states = [connection.get(name) for name in ("state_orig", "state_reply")]
+    return proto, *(sorted(one.items()) for one in tuples), *states, connection["timeout"]
+
+
+def same(ours, theirs):
+    """Whether two tables are alike; the measured seconds may lag by one."""
+    expected = sorted((shown(row | {"proto_num": row["proto"]}) for row in theirs), key=str)
+    return len(ours) == len(expected) and all(
+        one[:-1] == other[:-1] and 0 <= one[-1] - other[-1] <= 1 for one, other in zip(ours, expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize("group", probes.GROUPS)
+def test_probes(group):
+    differences = []
+    found = list(probes.GROUPS[group]())
+    assert len(found) == len(OTHER[group])
+    for steps, expected in zip(found, OTHER[group], strict=True):
+        world = tracker.Tracker(settings=SETTINGS)
+        assert len(steps) == len(expected)
+        for step, their in zip(steps, expected, strict=True):
+            if isinstance(step, float):
+                world.now_ms += round(1000 * step)
+                continue
+            name, packet = step
+            assert name == their["do"]
+            seen = world.track(parsed_of(packet, ovs=True))
+            label = tracker.OVS_LABELS.get(seen.label, seen.label)
+            if label != their["ct_state"] or not same(table_of(world), their["table"]):
+                differences.append((name, label, seen.reason.name, their["ct_state"], table_of(world), their["table"]))
+    assert differences == []
+
+
+@pytest.mark.parametrize("state", {probe["state"] for probe in OTHER["sctp"]})
+def test_sctp_has_no_states_here(state):
+    """Every chunk with the right tag and a wrong one, from each side, where an association was brought into a state."""
+    differences = []
+    for probe in OTHER["sctp"]:
+        if probe["state"] != state:
+            continue
+        world = tracker.Tracker(settings=SETTINGS)
+        for step in associations.LED[SCTP_STATES.get(state, state)]:
+            world.track(associations.packet(*step.split(), ovs=True))
+        tag = None if probe["tag"] == "right tag" else 0xDEADBEEF
+        side = "c" if probe["dir"] == "orig" else "s"
+        seen = world.track(associations.packet(side, probe["chunk"], tag, ovs=True))
+        if (tracker.OVS_LABELS[seen.label], seen.timeout_s) != (probe["ct_state"], probe["timeout"]):
+            differences.append((probe, seen))
+    assert differences == []
+
+
+def test_no_group_is_forgotten():
+    fragments = {"fragments"}
+    assert set(OTHER) == {"ovs", *probes.GROUPS, "sctp"} | fragments
+    assert len(OTHER["sctp"]) == 432
