@@ -10,7 +10,8 @@ these differences:
     DCCP       has ports, as Linux had it until 6.16; its checksum is not looked at
 
 In the `ovs` profile what Open vSwitch refuses (lib/conntrack.c, extract_l4): port 0, and ICMP that it does not know; for it
-UDP-Lite, DCCP and GRE are protocols like any other, of which nothing but the addresses is read.
+UDP-Lite, DCCP and GRE are protocols like any other, of which nothing but the addresses is read, and UDP's checksum covers
+the packet's length.
 
 Each reader writes what it found into PARSED and returns one word: Reason << 32 | source port << 16 | destination port.
 """
@@ -121,12 +122,13 @@ def _read_udp(l4, l4_bytes, captured, addresses, family, settings, check, parsed
     length = memory.be16(l4 + FOUR)
     if length < _UDP_BYTES or length > l4_bytes:
         return _refused(Reason.L4_HEADER)
-    if check and length <= captured:
+    covered = length if settings & _OVS == ZERO else l4_bytes
+    if check and covered <= captured:
         if memory.be16(l4 + _SIX) == ZERO:
             if family != FOUR:
                 return _refused(Reason.L4CSUM_ERR)
         else:
-            total = checksum.pseudo_header(addresses, UDP, length) + checksum.sum_bytes(l4, length)
+            total = checksum.pseudo_header(addresses, UDP, covered) + checksum.sum_bytes(l4, covered)
             if not checksum.is_good(total):
                 return _refused(Reason.L4CSUM_ERR)
     parsed.payload_bytes = length - _UDP_BYTES

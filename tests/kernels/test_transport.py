@@ -175,6 +175,15 @@ def test_udp_checksum_covers_the_udp_length(family):
     assert read(carried(family, 17, wrong)[:-1], wire=1000).reason == Reason.NONE
 
 
+@FAMILIES
+def test_udp_checksum_covers_the_whole_packet_in_the_ovs_profile(family):
+    whole = summed(family, 17, struct.pack("!HHHH", 1000, 53, 13, 0) + b"hellomore", 6)
+    for ovs, reason in ((True, Reason.NONE), (False, Reason.L4CSUM_ERR)):
+        found = read(carried(family, 17, whole), ovs=ovs)
+        assert found.reason == reason
+    assert read(carried(family, 17, whole[:-1] + b"x"), ovs=True).reason == Reason.L4CSUM_ERR
+
+
 def test_udp_without_a_checksum():
     segment = struct.pack("!HHHH", 1000, 53, 13, 0) + b"hello"
     assert read(carried(4, 17, segment)).reason == Reason.NONE
