@@ -55,7 +55,7 @@ _WHICH = (
     click.option("--dport", type=PORT, metavar="N", help="To this port."),
     click.option("--reply-src", type=ADDRESS, metavar="A[/N]", help="Replies come from this address."),
     click.option("--reply-dst", type=ADDRESS, metavar="A[/N]", help="Replies go to this address."),
-    click.option("--state", type=Checked("state", filters.state), metavar="S", help="State of TCP, as ESTABLISHED."),
+    click.option("--state", type=Checked("state", filters.state), metavar="S", help="State of TCP or SCTP."),
     click.option("--mark", type=Checked("mark", filters.mark), metavar="V[/M]", help="Marked so, under a mask."),
     click.option("--unreplied", is_flag=True, default=None, help="Nobody has answered."),
 )
