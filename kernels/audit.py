@@ -12,12 +12,12 @@ Who may      while
     I7  slots and LIVE records match one to one; no NEW, no DEAD                                 at rest
     I8  segments and directories are in the pool, empty, or named by exactly one zone            at rest
     I9  no lock is held; a hint is 0 for a free record and never later than expiry for a LIVE one at rest
+    X1  expectations in use are on their two chains, others on none                              at rest
+    X2  counts of expectations equal content                                                     at rest
     I10 each FREE record is on exactly one list, each extension on one or of one record          at rest
 """
 
 from __future__ import annotations
-
-from enum import IntEnum
 
 from ..shm.layout import (
     DEPTH_MAX,
@@ -36,44 +36,11 @@ from ..shm.layout import (
     Slab,
     offset,
 )
-from . import entries, index, intents, memory, segments, tuples, zones
+from . import audit_expectations, entries, expectations, index, intents, memory, segments, tuples, zones
+from .findings import Finding, report
 from .jit import inlined, kernel
-from .words import EIGHT, FOUR, LOW_16, LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
+from .words import FOUR, LOW_16, LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
 
-
-class Finding(IntEnum):
-    """What is broken; NONE when nothing is."""
-
-    NONE = 0
-    LOCK_HELD = 1  # I9: kind of lock, its index, its holder
-    DIRECTORY_OUTSIDE = 2  # I8: zone, offset, depth
-    DIRECTORY_OWNER = 3  # I8: zone, offset, owner
-    ENTRY_OUTSIDE = 4  # I8: zone, entry, segment + 1
-    SEGMENT_OWNER = 5  # I8: segment, owner, zone
-    SEGMENT_DEPTH = 6  # I8: segment, depth, zone
-    SEGMENT_SPAN = 7  # I8: segment, entry, zone: not 2**(zone depth - depth) entries side by side
-    SEGMENT_SHARED = 8  # I8: segment, zone: named twice
-    SEGMENT_LOST = 9  # I8: segment, owner: not named by a zone, not in the pool
-    SEGMENT_DIRTY = 10  # I8: segment, slot: in the pool, but not empty
-    DIRECTORY_LOST = 11  # I8: number, owner
-    SLOT_OUTSIDE = 12  # I3: segment, slot, record
-    SLOT_FREE = 13  # I3: segment, slot, record: names a FREE record
-    SLOT_TAG = 14  # I3: segment, slot, record: not of one of its keys, or not in its pair of lines
-    SLOT_PREFIX = 15  # I1: segment, slot, record: another segment is named for this hash
-    DUPLICATE = 16  # I2: record, other record, zone
-    SLOTS_MISSING = 17  # I1, I7: record, slots, keys
-    RECORD_UNFINISHED = 18  # I7: record, life state, owner
-    HINT = 19  # I9: record, hint, expiry in hint units
-    ZONE_COUNT = 20  # I6: zone, count, content
-    GLOBAL_COUNT = 21  # I6: count, content
-    CREDIT = 22  # I6: participant, credit
-    LIST = 23  # I10: slab, record, where: on two lists, not free, or no record at all
-    LIST_COUNT = 24  # I10: slab, participant or pool word, count
-    LOST = 25  # I10: slab, record: free, or of no connection, and on no list
-    BUSY = 26  # a lock was not had in time: nothing is known
-
-
-_FINDING, _A, _B, _C = ZERO, EIGHT, u64(16), u64(24)
 _SEGMENT_SIZE = u64(SEGMENT_BYTES)
 _DEPTH = offset(SEGMENT, "depth")
 _USED = u64(USED)
@@ -83,15 +50,6 @@ _DEPTH_LIMIT = u64(DEPTH_MAX)
 quota_at = memory.record_at(QUOTA)
 global_at = memory.record_at(GLOBAL)
 participant_at = memory.record_at(PARTICIPANT)
-
-
-@kernel
-def _report(out, finding, a, b, c):
-    memory.set_le64(out + _FINDING, u64(finding))
-    memory.set_le64(out + _A, a)
-    memory.set_le64(out + _B, b)
-    memory.set_le64(out + _C, c)
-    return False
 
 
 @inlined
@@ -109,23 +67,26 @@ def _audit_locks(views, out):
     for i in range(views.records[0]):
         holder = memory.acquire32(entries.address(views, u64(i)) + entries.LOCK)
         if holder != ZERO:
-            return _report(out, Finding.LOCK_HELD, ZERO, u64(i), holder)
+            return report(out, Finding.LOCK_HELD, ZERO, u64(i), holder)
     for i in range(views.segment_count):
         holder = memory.acquire32(segments.lock_address(views, u64(i)))
         if holder != ZERO:
-            return _report(out, Finding.LOCK_HELD, ONE, u64(i), holder)
+            return report(out, Finding.LOCK_HELD, ONE, u64(i), holder)
     for i in range(ZONES_MAX):
         quota = quota_at(views.quotas + u64(i) * u64(LINE_BYTES))
         holder = u64(quota.zone_lock) | u64(quota.count_lock)
         if holder != ZERO:
-            return _report(out, Finding.LOCK_HELD, u64(2), u64(i), holder)
+            return report(out, Finding.LOCK_HELD, u64(2), u64(i), holder)
+    holder = memory.acquire32(expectations.lock_address(views))
+    if holder != ZERO:
+        return report(out, Finding.LOCK_HELD, FOUR, ZERO, holder)
     globals_ = global_at(views.globals)
     if u64(globals_.count_lock) != ZERO:
-        return _report(out, Finding.LOCK_HELD, THREE, ZERO, u64(globals_.count_lock))
+        return report(out, Finding.LOCK_HELD, THREE, ZERO, u64(globals_.count_lock))
     for i in range(ROSTER_MAX):
         participant = participant_at(views.participants + u64(i) * _PARTICIPANT_SIZE)
         if u64(participant.intent.credit) != ZERO:
-            return _report(out, Finding.CREDIT, u64(i) + ONE, u64(participant.intent.credit), ZERO)
+            return report(out, Finding.CREDIT, u64(i) + ONE, u64(participant.intent.credit), ZERO)
     return True
 
 
@@ -136,7 +97,7 @@ def _audit_links(views, out):
     for i in range(views.records[0]):
         extension = memory.read32(entries.address(views, u64(i)) + entries.EXTENSION_LINK)
         if extension > views.records[1]:
-            return _report(out, Finding.LIST, u64(Slab.EXTENSIONS), extension - ONE, u64(i))
+            return report(out, Finding.LIST, u64(Slab.EXTENSIONS), extension - ONE, u64(i))
     return True
 
 
@@ -182,7 +143,7 @@ def _audit_duplicates(views, segment, at, slot, zone, out):
         same_tag = other != ZERO and other >> THIRTY_TWO == slot >> THIRTY_TWO
         if same_tag and other != slot and _same_key(views, record, (other & LOW_32) - ONE):
             if _is_live(views, record) and _is_live(views, (other & LOW_32) - ONE):
-                return _report(out, Finding.DUPLICATE, record, (other & LOW_32) - ONE, zone)
+                return report(out, Finding.DUPLICATE, record, (other & LOW_32) - ONE, zone)
     return True
 
 
@@ -196,17 +157,17 @@ def _audit_segment(views, segment, zone, word, slots_seen, out):
             continue
         record = (slot & LOW_32) - ONE
         if slot & LOW_32 == ZERO or record >= views.records[0]:
-            return _report(out, Finding.SLOT_OUTSIDE, segment, u64(i), record)
+            return report(out, Finding.SLOT_OUTSIDE, segment, u64(i), record)
         life = memory.acquire64(entries.address(views, record) + entries.LIFE)
         if entries.state_of(life) == u64(Life.FREE):
-            return _report(out, Finding.SLOT_FREE, segment, u64(i), record)
+            return report(out, Finding.SLOT_FREE, segment, u64(i), record)
         hash_ = _slot_hash(views, record, slot)
         line = segments.home_line(views, segment, hash_)
         at = base + u64(8 * i)
         if hash_ == ZERO or (at ^ line) & ~u64(2 * LINE_BYTES - 1) != ZERO:
-            return _report(out, Finding.SLOT_TAG, segment, u64(i), record)
+            return report(out, Finding.SLOT_TAG, segment, u64(i), record)
         if segments.segment_of(views, word, hash_) != segment + ONE:
-            return _report(out, Finding.SLOT_PREFIX, segment, u64(i), record)
+            return report(out, Finding.SLOT_PREFIX, segment, u64(i), record)
         if slots_seen != ZERO:
             _mark(slots_seen, record)
         if not _audit_duplicates(views, segment, u64(i), slot, zone, out):
@@ -222,7 +183,7 @@ def _audit_word(views, zone, word, out):
     first = views.directory_offset[depth] if depth <= _DEPTH_LIMIT else ZERO
     beyond = views.directory_offset[depth + ONE] if depth <= _DEPTH_LIMIT else ZERO
     if directory < first or directory >= beyond or (directory - first) & ((ONE << depth) - ONE) != ZERO:
-        return _report(out, Finding.DIRECTORY_OUTSIDE, zone, directory, depth)
+        return report(out, Finding.DIRECTORY_OUTSIDE, zone, directory, depth)
     return True
 
 
@@ -235,28 +196,28 @@ def _audit_directory(views, zone, word, segments_seen, directories_seen, out):
     directory = zones.directory_of(word)
     owner = memory.acquire32(segments.directory_owner(views, depth, directory))
     if owner != _USED:
-        return _report(out, Finding.DIRECTORY_OWNER, zone, directory, owner)
+        return report(out, Finding.DIRECTORY_OWNER, zone, directory, owner)
     _mark(directories_seen, segments.directory_number(views, depth, directory))
     entry = ZERO
     while entry < ONE << depth:
         named = memory.acquire32(views.directories + (directory + entry) * FOUR)
         if named == ZERO or named > views.segment_count:
-            return _report(out, Finding.ENTRY_OUTSIDE, zone, entry, named)
+            return report(out, Finding.ENTRY_OUTSIDE, zone, entry, named)
         segment = named - ONE
         owner = memory.acquire32(segments.owner_address(views, segment))
         if owner != _USED:
-            return _report(out, Finding.SEGMENT_OWNER, segment, owner, zone)
+            return report(out, Finding.SEGMENT_OWNER, segment, owner, zone)
         own_depth = memory.acquire32(views.segments + segment * _SEGMENT_SIZE + _DEPTH)
         if own_depth > depth:
-            return _report(out, Finding.SEGMENT_DEPTH, segment, own_depth, zone)
+            return report(out, Finding.SEGMENT_DEPTH, segment, own_depth, zone)
         span = ONE << (depth - own_depth)
         if entry & (span - ONE) != ZERO:
-            return _report(out, Finding.SEGMENT_SPAN, segment, entry, zone)
+            return report(out, Finding.SEGMENT_SPAN, segment, entry, zone)
         for i in range(span):
             if memory.acquire32(views.directories + (directory + entry + u64(i)) * FOUR) != named:
-                return _report(out, Finding.SEGMENT_SPAN, segment, entry + u64(i), zone)
+                return report(out, Finding.SEGMENT_SPAN, segment, entry + u64(i), zone)
         if _mark(segments_seen, segment) != ZERO:
-            return _report(out, Finding.SEGMENT_SHARED, segment, zone, ZERO)
+            return report(out, Finding.SEGMENT_SHARED, segment, zone, ZERO)
         entry += span
     return True
 
@@ -270,16 +231,16 @@ def _audit_pools(views, segments_seen, directories_seen, out):
             continue
         owner = memory.acquire32(segments.owner_address(views, segment))
         if owner != ZERO:
-            return _report(out, Finding.SEGMENT_LOST, segment, owner, ZERO)
+            return report(out, Finding.SEGMENT_LOST, segment, owner, ZERO)
         base = segments.slots_address(views, segment)
         for j in range(SLOTS):
             if memory.acquire64(base + u64(8 * j)) != ZERO:
-                return _report(out, Finding.SEGMENT_DIRTY, segment, u64(j), ZERO)
+                return report(out, Finding.SEGMENT_DIRTY, segment, u64(j), ZERO)
     for i in range(views.directory_first[DEPTH_MAX + 1]):
         if memory.byte(directories_seen + u64(i)) == ZERO:
             owner = memory.acquire32(views.directory_owners + u64(4 * i))
             if owner != ZERO:
-                return _report(out, Finding.DIRECTORY_LOST, u64(i), owner, ZERO)
+                return report(out, Finding.DIRECTORY_LOST, u64(i), owner, ZERO)
     return True
 
 
@@ -294,16 +255,16 @@ def _audit_record(views, record, slots_seen, content, out):
     hint = memory.read32(views.due + record * FOUR)
     if state == u64(Life.FREE):
         if hint != ZERO:
-            return _report(out, Finding.HINT, record, hint, ZERO)
+            return report(out, Finding.HINT, record, hint, ZERO)
         return True
     if state != u64(Life.LIVE):
-        return _report(out, Finding.RECORD_UNFINISHED, record, state, entries.owner_of(life))
+        return report(out, Finding.RECORD_UNFINISHED, record, state, entries.owner_of(life))
     keys = ONE if entries.second_key(views, entry) == ZERO else u64(2)
     if slots != keys:
-        return _report(out, Finding.SLOTS_MISSING, record, slots, keys)
+        return report(out, Finding.SLOTS_MISSING, record, slots, keys)
     expiry = entries.due_units(memory.read64(entry + entries.EXPIRY))
     if hint == ZERO or hint > expiry or hint != memory.read32(entry + entries.HINT):
-        return _report(out, Finding.HINT, record, hint, expiry)
+        return report(out, Finding.HINT, record, hint, expiry)
     at = content + tuples.zone_of(entry + tuples.ENTRY_KEY) * FOUR
     memory.set_le32(at, memory.le32(at) + ONE)
     return True
@@ -317,9 +278,9 @@ def _audit_counts(views, content, out):
         here = memory.le32(content + u64(4 * i))
         total += here
         if zones.count_of(views, u64(i)) != here:
-            return _report(out, Finding.ZONE_COUNT, u64(i), zones.count_of(views, u64(i)), here)
+            return report(out, Finding.ZONE_COUNT, u64(i), zones.count_of(views, u64(i)), here)
     if zones.global_count(views) != total:
-        return _report(out, Finding.GLOBAL_COUNT, zones.global_count(views), total, ZERO)
+        return report(out, Finding.GLOBAL_COUNT, zones.global_count(views), total, ZERO)
     return True
 
 
@@ -333,15 +294,15 @@ def _audit_list(views, slab, first, count, where, listed, out):
     while first != ZERO:
         record = first - ONE
         if record >= views.records[slab] or _mark(listed, record) != ZERO or length > views.records[slab]:
-            return _report(out, Finding.LIST, slab, record, where)
+            return report(out, Finding.LIST, slab, record, where)
         length += ONE
         if slab == u64(Slab.ENTRIES):
             life = memory.acquire64(entries.address(views, record) + entries.LIFE)
             if entries.state_of(life) != u64(Life.FREE):
-                return _report(out, Finding.LIST, slab, record, where)
+                return report(out, Finding.LIST, slab, record, where)
         first = memory.read32(entries.next_word(views, slab, record))
     if length != count:
-        return _report(out, Finding.LIST_COUNT, slab, where, count)
+        return report(out, Finding.LIST_COUNT, slab, where, count)
     return True
 
 
@@ -366,28 +327,30 @@ def _audit_lists(views, slab, listed, out):
         for i in range(views.records[0]):
             extension = memory.read32(entries.address(views, u64(i)) + entries.EXTENSION_LINK)
             if extension != ZERO and _mark(listed, extension - ONE) != ZERO:
-                return _report(out, Finding.LIST, slab, extension - ONE, u64(i))
+                return report(out, Finding.LIST, slab, extension - ONE, u64(i))
     for i in range(views.records[slab]):
         if memory.byte(listed + u64(i)) == ZERO and not (slab == u64(Slab.ENTRIES) and _is_live(views, u64(i))):
-            return _report(out, Finding.LOST, slab, u64(i), ZERO)
+            return report(out, Finding.LOST, slab, u64(i), ZERO)
     return True
 
 
 # ------------------------------------------------------------------------------------------------ the two audits
 @kernel
-def audit_at_rest(views, segments_seen, directories_seen, slots_seen, content, listed, out):
+def audit_at_rest(views, segments_seen, directories_seen, slots_seen, content, listed, expected, expected_seen, out):
     """Check every invariant of a table that nobody is working on.
 
     Args:
         segments_seen, directories_seen, slots_seen: addresses of zeroed u8, one for each segment, directory, record.
         content: address of zeroed u32[ZONES_MAX].
         listed: address of zeroed u8, one for each entry and then one for each extension.
+        expected: address of zeroed u32[ZONES_MAX].
+        expected_seen: address of zeroed u8[EXPECTATIONS_MAX].
         out: address of u64[4]: the Finding and its three numbers.
 
     Returns:
         True when nothing is broken.
     """
-    _report(out, Finding.NONE, ZERO, ZERO, ZERO)
+    report(out, Finding.NONE, ZERO, ZERO, ZERO)
     if not _audit_locks(views, out) or not _audit_links(views, out):
         return False
     for i in range(ZONES_MAX):
@@ -411,6 +374,7 @@ def audit_at_rest(views, segments_seen, directories_seen, slots_seen, content, l
             return False
     return (
         _audit_counts(views, content, out)
+        and audit_expectations.audit(views, expected, expected_seen, u64(ZONES_MAX), out)
         and _audit_lists(views, u64(Slab.ENTRIES), listed, out)
         and _audit_lists(views, u64(Slab.EXTENSIONS), listed + views.records[0], out)
     )
@@ -436,14 +400,14 @@ def _audit_live_record(views, record, out):
     low = min(first_segment, second_segment) - ONE
     high = max(first_segment, second_segment) - ONE
     if not segments.lock_pair(views, low, high):
-        return _report(out, Finding.BUSY, record, low, high)
+        return report(out, Finding.BUSY, record, low, high)
     good = True
     if zones.load_word(views, tuples.zone_of(entry + tuples.ENTRY_KEY)) == word:
         has_both = segments.has_slot(views, first_segment - ONE, hash_, record)
         if second != ZERO:
             has_both = has_both and segments.has_slot(views, second_segment - ONE, second_hash, record)
         if not has_both and memory.acquire64(entry + entries.LIFE) == life:
-            good = _report(out, Finding.SLOTS_MISSING, record, ZERO, ZERO)
+            good = report(out, Finding.SLOTS_MISSING, record, ZERO, ZERO)
     segments.unlock_pair(views, low, high)
     intents.done(views)
     return good
@@ -453,7 +417,7 @@ def _audit_live_record(views, record, out):
 def _audit_live_segment(views, zone, word, segment, out):
     """I1 to I3 for one segment beside anyone, under its lock, if the zone still names it."""
     if not segments.lock_pair(views, segment, segment):
-        return _report(out, Finding.BUSY, segment, segment, segment)
+        return report(out, Finding.BUSY, segment, segment, segment)
     good = True
     if zones.load_word(views, zone) == word:
         good = _audit_segment(views, segment, zone, word, ZERO, out)
@@ -476,7 +440,7 @@ def audit_live(views, out):
     Concurrency:
         One segment's lock at a time (two for a record with two keys), for as long as its slots are read.
     """
-    _report(out, Finding.NONE, ZERO, ZERO, ZERO)
+    report(out, Finding.NONE, ZERO, ZERO, ZERO)
     if not _audit_links(views, out):
         return False
     for i in range(ZONES_MAX):

@@ -23,6 +23,7 @@ from . import (
     counters,
     delete_list,
     entries,
+    helpers,
     incidents,
     index,
     intents,
@@ -112,7 +113,7 @@ def _account(fields, way, parsed):
 
 
 @inlined
-def _track_found(views, parsed, record, settings, now_ms, verdict_address):
+def _track_found(views, frame, parsed, record, settings, now_ms, verdict_address):
     """Judge a packet of a connection whose lock is held, and update the connection.
 
     Returns:
@@ -145,6 +146,8 @@ def _track_found(views, parsed, record, settings, now_ms, verdict_address):
     locks.drop(entry + entries.LOCK)
     intents.done(views)
     counters.count(views, Reason.HIT)
+    if result & outcome.HELPED != ZERO:
+        helpers.follow(views, frame, parsed, now_ms, verdict_address)
     return True
 
 
@@ -187,15 +190,15 @@ def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
     if u64(parsed.kind) == stages.ERROR:
         _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_address)
         return FORESEEN
+    frame = frame_of(frames, i)
     seen = u64(parsed.candidate) != ZERO and u64(parsed.candidate) != index.ABSENT
     for _ in range(MAKE_ROUNDS_MAX):
         record = _find(views, parsed, i, nothing_made)
         if record == index.BUSY:
             break
-        if record != index.MISS and _track_found(views, parsed, record, settings, now_ms, verdict_address):
+        if record != index.MISS and _track_found(views, frame, parsed, record, settings, now_ms, verdict_address):
             return FORESEEN if seen else APPEARED
-        flags = u64(frame_of(frames, i).flags)
-        if commit.open_(views, parsed, i, count, flags, settings, now_ms, verdict_address):
+        if commit.open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
             return MISSED
         nothing_made = False
         seen = False

@@ -6,9 +6,23 @@ A record is taken from the own list, written whole under its lock in state NEW, 
 
 from __future__ import annotations
 
-from ..shm.layout import ENTRY, CtState, FrameFlag, Status, Step, VerdictFlag, offset
+from ..shm.layout import ENTRY, CtState, FrameFlag, Setting, Status, Step, VerdictFlag, offset
 from ..shm.reasons import Reason
-from . import counters, delete_list, entries, index, intents, locks, memory, timeouts, track, tuples, zones
+from . import (
+    counters,
+    delete_list,
+    entries,
+    expectations,
+    helpers,
+    index,
+    intents,
+    locks,
+    memory,
+    timeouts,
+    track,
+    tuples,
+    zones,
+)
 from .jit import kernel
 from .stages import key_of, parsed_of
 from .verdicts import no_record, refuse, verdict_at
@@ -16,6 +30,8 @@ from .words import EIGHT, LOW_32, ONE, THIRTY_TWO, ZERO, u64
 
 _CREATED = offset(ENTRY, "created_ms")
 _NONE = u64(Reason.NONE)
+_NEW = u64(CtState.NEW) | u64(CtState.TRK)
+_HELPERS = u64(Setting.HELPERS)
 
 
 @kernel
@@ -31,8 +47,8 @@ def wanted_in(views, i, count, zone):
 
 
 @kernel
-def make(views, parsed, i, count, settings, now_ms, verdict_address):
-    """Make a record for a packet that found none.
+def make(views, parsed, i, count, settings, expected, now_ms, verdict_address):
+    """Make a record for a packet that found none; ``expected`` is the address of the EXPECTATION that foretold it, or 0.
 
     Returns:
         NONE: made.  ADOPTED: somebody else was first, find it.  Else the reason why not; the packet stays uncommitted.
@@ -60,6 +76,8 @@ def make(views, parsed, i, count, settings, now_ms, verdict_address):
     memory.set_le64(entry + _CREATED, now_ms)
     fields.parent = ZERO
     fields.mark = ZERO
+    if expected != ZERO or settings & _HELPERS != ZERO:
+        helpers.assign(views, record, entry, parsed, settings, expected, ZERO)
     term = track.begin(entry, parsed, settings)
     expiry_ms = now_ms + timeouts.term_ms(views, u64(fields.policy), term)
     memory.write64(entry + entries.EXPIRY, expiry_ms)
@@ -84,8 +102,10 @@ def make(views, parsed, i, count, settings, now_ms, verdict_address):
 
 
 @kernel
-def open_(views, parsed, i, count, flags, settings, now_ms, verdict_address):
+def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
     """A packet that found nothing: may it open a connection, and if it shall be committed, make one.
+
+    A connection that was foretold is related; its expectation is looked for only in zones that have any.
 
     Returns:
         False when somebody else made the connection meanwhile, so it has to be found again.
@@ -94,16 +114,28 @@ def open_(views, parsed, i, count, flags, settings, now_ms, verdict_address):
     if reason != _NONE:
         refuse(parsed, verdict_address, reason)
         return True
-    no_record(verdict_address, parsed, u64(CtState.NEW) | u64(CtState.TRK), ZERO, ZERO)
-    if flags & u64(FrameFlag.COMMIT) == ZERO:
+    shall_commit = u64(frame.flags) & u64(FrameFlag.COMMIT) != ZERO
+    expected = ZERO
+    if memory.acquire32(zones.expectations_address(views, u64(parsed.zone))) != ZERO:
+        found = expectations.find(views, parsed, now_ms)
+        if found == expectations.FOUND and shall_commit:
+            found = expectations.claim(views, parsed, now_ms)
+        if found == expectations.BUSY:
+            refuse(parsed, verdict_address, u64(Reason.BUSY))
+            return True
+        expected = views.expected if found == expectations.FOUND else ZERO
+    no_record(verdict_address, parsed, _NEW if expected == ZERO else _NEW | u64(CtState.REL), ZERO, ZERO)
+    if not shall_commit:
         return True
-    reason = make(views, parsed, i, count, settings, now_ms, verdict_address)
+    reason = make(views, parsed, i, count, settings, expected, now_ms, verdict_address)
     if reason == u64(Reason.INDEX_FULL) and delete_list.length(views) != ZERO:
         delete_list.run(views)  # what is in the way may be what we have deleted ourselves
-        reason = make(views, parsed, i, count, settings, now_ms, verdict_address)
+        reason = make(views, parsed, i, count, settings, expected, now_ms, verdict_address)
     if reason == u64(Reason.ADOPTED):
         counters.count(views, reason)
         return False
     if reason != _NONE:
         verdict_at(verdict_address).reason = reason
+    elif expected != ZERO or settings & _HELPERS != ZERO:
+        helpers.follow(views, frame, parsed, now_ms, verdict_address)
     return True

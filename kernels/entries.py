@@ -36,6 +36,7 @@ from ..shm.layout import (
     ENTRY_BYTES,
     EXTENSION,
     EXTENSION_BYTES,
+    HELPER_STATE_BYTES,
     KEY_WORDS,
     LINE_BYTES,
     NO_RECORD,
@@ -49,7 +50,7 @@ from ..shm.layout import (
 )
 from . import intents, memory
 from .jit import inlined, kernel
-from .words import FOUR, LOW_8, LOW_16, LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
+from .words import FOUR, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 
 NONE = u64(NO_RECORD)
 """No record: none left, none found."""
@@ -65,6 +66,7 @@ _SIZE = u64(ENTRY_BYTES)
 _EXTENSION_SIZE = u64(EXTENSION_BYTES)
 _NEXT = offset(ENTRY, "next")
 _EXTENSION_NEXT = offset(EXTENSION, "next")
+_LABEL, _HELPER_STATE = offset(EXTENSION, "label"), offset(EXTENSION, "helper_state")
 _REPLY_KEY_LAST = offset(EXTENSION, "reply_key") + u64(8 * (KEY_WORDS - 1))
 """Offset in an extension of the word that is never 0 in a key."""
 _FRONT = offset(PARTICIPANT, "front")
@@ -288,11 +290,28 @@ def take_extension(views, record):
         if not _refill(views, slab):
             return False
         first = memory.read32(_list(views, _FRONT, slab))
-    memory.write64(extension_address(views, first - ONE) + _REPLY_KEY_LAST, ZERO)  # its last owner may have had one
+    extension = extension_address(views, first - ONE)
+    memory.write64(extension + _REPLY_KEY_LAST, ZERO)  # its last owner may have had one, and a label, and a helper
+    memory.set_bytes(extension + _LABEL, ZERO, SIXTEEN)
+    memory.set_bytes(extension + _HELPER_STATE, ZERO, u64(HELPER_STATE_BYTES))
     # before it leaves the list: repair finds it on top
     memory.release32(address(views, record) + EXTENSION_LINK, first)
     _pop(views, slab, first)
     return True
+
+
+@inlined
+def with_extension(views, record):
+    """Give a NEW record an extension if it has none; False when there is none left."""
+    if memory.read32(address(views, record) + EXTENSION_LINK) != ZERO:
+        return True
+    return take_extension(views, record)
+
+
+@inlined
+def extension_of(views, entry):
+    """Return the address of the extension of an entry that has one."""
+    return extension_address(views, memory.read32(entry + EXTENSION_LINK) - ONE)
 
 
 @kernel

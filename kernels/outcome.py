@@ -8,6 +8,7 @@
     25      SHORTEN: the expiry may only be brought forward
     26      NEW_AGAIN: the packet of a connection that is as good as new; only in the `ovs` profile
     27      SINCE_BEGUN: its cap, if not 0, counts from the connection's beginning
+    28      HELPED: the connection has a helper, which reads the packet
     32..39  Reason
 
 Bits 8..23 together are called the *term*.  The word is a value between kernels of one process, never stored.
@@ -36,6 +37,7 @@ UNCOUNTED = u64(1 << 24)
 SHORTEN = u64(1 << 25)
 NEW_AGAIN = u64(1 << 26)
 SINCE_BEGUN = u64(1 << 27)
+HELPED = u64(1 << 28)
 KEEP_EXPIRY = NO_TERM << EIGHT
 """NO_TERM in its place; or-ed onto an outcome it takes any term back."""
 

@@ -22,7 +22,7 @@ from .words import ZERO, u64
 _TCP, _ICMP_QUERY = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY)
 _NONE = u64(Reason.NONE)
 _OVS, _SEEN_REPLY = u64(Status.OVS), u64(Status.SEEN_REPLY)
-_FIXED_TIMEOUT, _FORETOLD = u64(Status.FIXED_TIMEOUT), u64(Status.RELATED)
+_FIXED_TIMEOUT, _FORETOLD, _HELPER = u64(Status.FIXED_TIMEOUT), u64(Status.RELATED), u64(Status.HELPER)
 _RESTART, _INVALID = u64(Outcome.RESTART), u64(Outcome.INVALID)
 _COMMITTED = u64(VerdictFlag.COMMITTED)
 _CT_NEW = u64(CtState.TRK) | u64(CtState.NEW)
@@ -89,4 +89,6 @@ def update(entry, way, parsed, settings, verdict):
     verdict.ct_state = ct_state
     verdict.flags = _COMMITTED
     record.status = status | (way * _SEEN_REPLY)
+    if status & _HELPER != ZERO:
+        result |= outcome.HELPED
     return result

@@ -18,6 +18,7 @@ The second half needs locks that others may hold, perhaps other dead: then it sa
     MARK                      DEAD in our name and not the last line of the delete list: append it
     ALLOC .. RESERVED         life NEW: its slots cleared; out of the counts if RESERVED; freed
     ALLOC, life FREE          it was being taken, or given back: on the free list, once
+    any, the lock of the expectations held  their chains and counts made anew from those in use
     *_WRITING, SPEND          by the values before, in the step word
     CLEAR, CLEARED, UNCOUNTED the record that a flush was bringing home, likewise
     SEGFREE                   the segment to the pool, the cursor behind it
@@ -42,7 +43,20 @@ from ..shm.layout import (
     Step,
     offset,
 )
-from . import delete_list, entries, flush, intents, locks, memory, repair_index, repair_lists, segments, tuples, zones
+from . import (
+    delete_list,
+    entries,
+    expectations,
+    flush,
+    intents,
+    locks,
+    memory,
+    repair_index,
+    repair_lists,
+    segments,
+    tuples,
+    zones,
+)
 from .jit import inlined, kernel
 from .words import LOW_32, ONE, ZERO, u64
 
@@ -325,6 +339,7 @@ def repair(views):
     repair_lists.mend(views, u64(Slab.ENTRIES))
     repair_lists.mend(views, u64(Slab.EXTENSIONS))
     _settle_zones(views)
+    expectations.settle(views)
     _settle_record(views)
     _settle_slots(views)
     _settle_freed_segment(views)

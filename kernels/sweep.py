@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ..shm.layout import BLOCK_RECORDS, DUE_UNIT_MS, PARTICIPANT, USED, Life, Step, offset
 from ..shm.reasons import Reason
-from . import counters, delete_list, entries, intents, locks, memory, tuples, zones
+from . import counters, delete_list, entries, expectations, intents, locks, memory, tuples, zones
 from .jit import inlined, kernel
 from .words import FOUR, ONE, THREE, ZERO, u64
 
@@ -121,6 +121,7 @@ def sweep(views, now_ms, slots_budget):
     memory.release32(views.intent + _CURSOR, block)
     delete_list.run(views)
     intents.done(views)
+    expectations.prune(views, now_ms)
     counters.add(views, Reason.SWEEP_VISITED, visited)
     counters.add(views, Reason.SWEPT, expired)
     return expired

@@ -6,7 +6,7 @@ begins in a zone of the `ovs` profile has its own for all its life: kernels/ovs.
     new          the opener's packet, as long as no reply was seen
     est          a reply; and every packet of the opener after one
     rpl          travels against the opener
-    rel          an ICMP error about the connection
+    rel          an ICMP error about the connection; what was foretold, until a reply was seen
     inv          not part of it
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ..shm.layout import ENTRY, CtState, PacketKind, Setting, Status, VerdictFlag, Way
 from ..shm.reasons import Reason
-from . import flow_states, icmp, outcome, ovs, sctp, tcp
+from . import flow_states, icmp, memory, outcome, ovs, sctp, tcp
 from .jit import inlined, kernel
 from .memory import record_at
 from .outcome import Outcome
@@ -23,13 +23,15 @@ from .words import ONE, ZERO, u64
 _TCP, _ICMP_QUERY, _SCTP = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY), u64(PacketKind.SCTP)
 _NONE = u64(Reason.NONE)
 _SEEN_REPLY, _STATUS_ASSURED = u64(Status.SEEN_REPLY), u64(Status.ASSURED)
-_FIXED_TIMEOUT = u64(Status.FIXED_TIMEOUT)
+_FIXED_TIMEOUT, _HELPER = u64(Status.FIXED_TIMEOUT), u64(Status.HELPER)
+_RELATED = u64(Status.RELATED)
+_UNUSUAL = _FIXED_TIMEOUT | _HELPER | _RELATED
 _OVS, _OVS_ZONE = u64(Status.OVS), u64(Setting.OVS)
 _RESTART, _INVALID = u64(Outcome.RESTART), u64(Outcome.INVALID)
 _COMMITTED, _ASSURED = u64(VerdictFlag.COMMITTED), u64(VerdictFlag.ASSURED)
 
 _CT_NEW = u64(CtState.TRK) | u64(CtState.NEW)
-_RPL = u64(CtState.RPL)
+_NEW, _REL, _RPL = u64(CtState.NEW), u64(CtState.REL), u64(CtState.RPL)
 assert CtState.EST == CtState.NEW + 1 and Way.REPLY == 1
 _CT_INVALID = u64(CtState.TRK) | u64(CtState.INV)
 
@@ -79,6 +81,20 @@ def begin(entry, parsed, settings):
 
 
 @kernel
+def _unusual(status, result, verdict):
+    """Return the outcome of a packet of a connection that was foretold, or has a helper, or a timeout that stays."""
+    memory.seldom()
+    if status & _FIXED_TIMEOUT != ZERO:
+        result |= outcome.KEEP_EXPIRY
+    if status & _HELPER != ZERO:
+        result |= outcome.HELPED
+    ct_state = u64(verdict.ct_state)
+    if status & _RELATED != ZERO and ct_state & _NEW != ZERO:  # until a reply was seen
+        verdict.ct_state = ct_state | _REL
+    return result
+
+
+@kernel
 def update(entry, way, parsed, settings, now_ms, verdict):
     """Follow one packet of a connection, and say what it is.
 
@@ -113,8 +129,6 @@ def update(entry, way, parsed, settings, now_ms, verdict):
         return result
 
     status = u64(record.status)
-    if status & _FIXED_TIMEOUT != ZERO:
-        result |= outcome.KEEP_EXPIRY
     verdict.direction = way
     verdict.reason = outcome.reason_of(result)
     verdict.protocol = u64(parsed.protocol)
@@ -122,7 +136,7 @@ def update(entry, way, parsed, settings, now_ms, verdict):
     if kind == _INVALID:
         verdict.ct_state = _CT_INVALID
         verdict.flags = ZERO
-        return result
+        return result | outcome.KEEP_EXPIRY if status & _FIXED_TIMEOUT != ZERO else result
     # without branches, for the way is as good as random: NEW + 1 is EST, and a reply is both EST and RPL
     is_established = way | ((status // _SEEN_REPLY) & ONE)
     verdict.ct_state = _CT_NEW + is_established + way * _RPL
@@ -131,4 +145,6 @@ def update(entry, way, parsed, settings, now_ms, verdict):
         verdict.flags = _COMMITTED | _ASSURED
     else:
         verdict.flags = _COMMITTED
+    if status & _UNUSUAL != ZERO:
+        return _unusual(status, result, verdict)
     return result

@@ -49,6 +49,7 @@ _ZONE_SIZE = u64(ZONE_BYTES)
 _QUOTA_SIZE = u64(QUOTA_BYTES)
 _WORD = offset(ZONE, "word")
 _SETTINGS = offset(ZONE, "settings")
+_EXPECTATIONS = offset(ZONE, "expectations")
 assert [int(offset(ZONE, field) - _SETTINGS) for field in ("settings", "max_retrans", "policy")] == [
     *(0, MAX_RETRANS_SHIFT // 8, POLICY_SHIFT // 8)
 ]
@@ -128,6 +129,12 @@ def policy_of(views, zone):
 def expires(views, zone):
     """Return whether connections of a zone expire at all."""
     return settings_of(views, zone) & u64(Setting.NO_EXPIRY) == ZERO
+
+
+@inlined
+def expectations_address(views, zone):
+    """Return the address of the word that says how many expectations a zone has."""
+    return views.zones + zone * _ZONE_SIZE + _EXPECTATIONS
 
 
 # ------------------------------------------------------------------------------------------------ counts

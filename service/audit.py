@@ -8,7 +8,7 @@ import numpy as np
 
 from ..kernels import audit
 from ..kernels.audit import Finding
-from ..shm.layout import ZONES_MAX, Slab
+from ..shm.layout import EXPECTATIONS_MAX, ZONES_MAX, Slab
 from ..shm.views import Table
 
 
@@ -40,8 +40,9 @@ def at_rest(table: Table) -> Broken | None:
     slots = np.zeros(geometry.records(Slab.ENTRIES), "u1")
     content = np.zeros(ZONES_MAX, "u4")
     listed = np.zeros(sum(geometry.records(slab) for slab in Slab), "u1")
+    expected, expected_seen = np.zeros(ZONES_MAX, "u4"), np.zeros(EXPECTATIONS_MAX, "u1")
     out = np.zeros(4, "u8")
-    scratch = (segments, directories, slots, content, listed, out)
+    scratch = (segments, directories, slots, content, listed, expected, expected_seen, out)
     audit.audit_at_rest(table.views(0), *map(_address, scratch))
     return _broken(out)
 

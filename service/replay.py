@@ -44,6 +44,7 @@ from ..shm.views import Table
 from . import burial, warmup
 from .captures import Capture, CaptureError
 from .crew import Crew, Death, shared
+from .helper_rules import HelperRules, Rules
 from .labels import NETFILTER, OVS
 
 RUN_RECORDS = 1 << 15
@@ -55,6 +56,8 @@ WAIT_S = 0.001
 CONNECTIONS_MIN = 1_024
 CONNECTIONS_MAX = 1 << 20
 """Without ``--max-connections`` there is room for a connection of each packet, within these; the upper is 250 MB."""
+HELPED_SHARE = 1_000
+"""Extension records per 1,000 connections where helpers are wanted: any connection may be one of theirs."""
 ENDED_MS = np.iinfo(np.uint64).max
 
 
@@ -71,6 +74,8 @@ class Options:
     workers: int = 1
     max_connections: int | None = None
     verdicts: bool = False
+    helpers: tuple[tuple[str, int], ...] = ()
+    """Names of helpers and ports of their control channels."""
 
     @property
     def settings(self) -> int:
@@ -160,8 +165,13 @@ class Replay:
         # each worker may keep two chains of free records to itself, and none must go without for that
         kept = 2 * BLOCK_RECORDS * options.workers
         size = min(connections + kept, layout.CONNECTIONS_MAX)
-        self.table = segment.anonymous(Geometry(size, zones_in_use=1, extension_share=0))
+        share = HELPED_SHARE if options.helpers else 0
+        self.table = segment.anonymous(Geometry(size, zones_in_use=1, extension_share=share))
         self.table.array(Region.CONTROL, "zones", ZONE)["settings"][options.zone] = options.settings
+        ports: Rules = {}
+        for name, port in options.helpers:
+            ports.setdefault(name, []).append(port)
+        HelperRules(self.table).set(options.zone, ports)
         self._globals = self.table.array(Region.CONTROL, "globals", GLOBAL)[0]
         self._globals["limit"] = connections
         header = np.frombuffer(self.table.regions[Region.CONTROL], HEADER, 1)

@@ -13,10 +13,10 @@ import numpy as np
 
 from ..clients import tables
 from ..clients.connections import HEADINGS, row
-from ..clients.errors import Exit
+from ..clients.errors import BadParameterError, Exit
 from ..shm.layout import CONNECTIONS_MAX, ZONES_MAX
 from ..shm.reasons import Reason, word
-from . import connections, packets, warmup
+from . import connections, helper_rules, packets, warmup
 from .captures import Capture
 from .labels import NETFILTER, PROFILES
 from .replay import Options, Replay, Source, survey
@@ -63,8 +63,10 @@ def command(
     as_json: bool,
 ) -> None:
     """Track the packets of captures (pcap, pcapng), on their own time, and print their connections."""
-    if helper:
-        later("--helper")
+    try:
+        helpers = tuple(helper_rules.named_port(text) for text in helper)
+    except BadParameterError as error:
+        raise click.UsageError(str(error)) from None
     options = Options(
         zone=zone,
         profile=profile,
@@ -75,6 +77,7 @@ def command(
         workers=workers,
         max_connections=max_connections,
         verdicts=each_packet,
+        helpers=helpers,
     )
     warmup.ensure()
     printer = Printer(options, as_json, each and len(files) > 1)

@@ -220,15 +220,122 @@ EXTENSION = np.dtype(
     [
         ("reply_key", "u8", (KEY_WORDS,)),  # canonical, as NAT made it; word 4 = 0: no second key
         ("label", "u8", (2,)),
-        ("helper", "u4"),
         ("next", "u4"),  # next extension + 1 of the free list
+        (
+            "helper_state",
+            "u1",
+            (43,),
+        ),  # what its helper remembers: FTP_STATE or another record that ends with `helper`  locked
+        ("helper", "u1"),  # Helper                                                          locked
         ("sequence_offset", "i4", (2, 3)),
-        ("reserved", "u1", (40,)),
     ],
     align=True,
 )
 EXTENSION_BYTES = 128
 """What most connections do not have."""
+
+
+class Helper(IntEnum):
+    """Who reads the control channel of a protocol, and foretells its other connections."""
+
+    NONE = 0
+    FTP = 1
+    TFTP = 2
+    SIP = 3
+    IRC = 4
+    PPTP = 5
+
+
+HELPER_STATE_BYTES = 44
+FTP_STATE = np.dtype(
+    [
+        ("after_line", "u4", (2, 2)),  # of original, reply: sequence numbers at which a line begins
+        ("resume", "u4"),  # where a line goes on whose beginning was all that a segment had
+        ("value", "u1", (16,)),  # of its address, as far as it was read; of PORT, six numbers
+        ("port", "u2"),
+        ("delimiter", "u1"),  # of EPRT and 229
+        ("patterns", "u1"),  # bits of the patterns that it may still be; 0: no line is unfinished
+        ("phase", "u1"),  # kernels/helper_ftp_states, Phase
+        ("index", "u1"),  # of the character, number or group of digits to come 4 | that which :: stands before, + 1 4
+        ("known", "u1"),  # how many of after_line are known, original 4 | reply 4
+        ("helper", "u1"),  # Helper.FTP
+    ],
+    align=True,
+)
+"""EXTENSION.helper_state of FTP's control connection."""
+
+# ---------------------------------------------------------------------------------------------------- expectations
+EXPECTATIONS_MAX = 2048
+"""Expectations at most, of all zones."""
+CHAINS = 1024
+"""Chains of expectations by destination, and as many by parent."""
+FORETOLD_MAX = 8
+"""Expectations that one packet may make."""
+HELPER_RULES_MAX = 256
+
+EXPECTATION = np.dtype(
+    [
+        # line 0: what is compared, and what a match takes over
+        ("source", "u8", (2,)),  # as an address in a key; any with SOURCE_ANY
+        ("destination", "u8", (2,)),
+        ("last", "u8"),  # source port, 0: any 16 | destination port 16 | zone 16 | protocol 8 | family 8
+        ("parent", "u8"),  # public id of the connection that foretold it; it counts while that connection lives
+        ("expiry_ms", "u8"),  # moment
+        ("flags", "u4"),  # ExpectationFlag bits; IN_USE is what makes it one
+        ("mark", "u4"),  # of the parent, at that time
+        # line 1
+        ("label", "u8", (2,)),  # likewise
+        ("order", "u8"),  # the higher the later it was made
+        ("next", "u4", (2,)),  # index + 1 of the next on its chain by destination, by parent
+        ("helper", "u1"),  # Helper that made it
+        ("kind", "u1"),  # Foretold
+        ("child_helper", "u1"),  # Helper that the connection gets
+        ("reserved", "u1", (29,)),
+    ],
+    align=True,
+)
+EXPECTATION_BYTES = 128
+
+
+class ExpectationFlag(IntEnum):
+    """Bits of EXPECTATION.flags."""
+
+    IN_USE = 1
+    SOURCE_ANY = 2  # whoever it comes from
+    PERMANENT = 4  # a match leaves it: any number of connections, as long as the parent lives
+    CALL = 8  # no expectation, but a call of PPTP: the source port is the key that packets to the destination lack
+
+
+class Foretold(IntEnum):
+    """What kind of connection an expectation foretells; the most of each that a parent may have stand in kernels/helpers."""
+
+    DATA = 0
+    AUDIO = 1
+    VIDEO = 2
+    IMAGE = 3
+
+
+EXPECTATION_TABLE = np.dtype(
+    [
+        ("lock", "u4"),  # 0 or owner id
+        ("version", "u4"),  # odd while something is being changed                            lock
+        ("zone", "u4"),  # whose count is being changed                                       lock
+        ("count", "u4"),  # how many there are                                                lock
+        ("order", "u8"),  # of the latest                                                     lock
+        ("cursor", "u4"),  # where to look next for what is stale                             lock
+        ("hint", "u4"),  # where to look for a record that is not in use                      lock
+        ("rules", "u4"),  # rows of HELPER_RULES that may be in use                           config
+        ("reserved", "u1", (28,)),
+    ],
+    align=True,
+)
+EXPECTATION_TABLE_BYTES = 64
+
+# row of HELPER_RULES, one word: IN_USE 1 << 63 | helper 8 << 40 | protocol 8 << 32 | zone 16 << 16 | port 16; 0: none
+RULE_IN_USE = 1 << 63
+RULE_HELPER_SHIFT = 40
+RULE_PROTOCOL_SHIFT = 32
+RULE_ZONE_SHIFT = 16
 
 # ---------------------------------------------------------------------------------------------------- index
 SEGMENT = np.dtype(
@@ -292,6 +399,7 @@ class Setting(IntEnum):
     CHECKSUM = 1 << 4  # verify checksums
     NO_EXPIRY = 1 << 5  # replay: nothing ever expires
     OVS = 1 << 6  # new connections are judged by the rules of the `ovs` profile, else by those of `netfilter`
+    HELPERS = 1 << 7  # some of its connections get a helper: HELPER_RULES has a row for it
     OWN = 1 << 15  # set for this zone alone; zones without it are set as GLOBAL.settings says
 
 
@@ -1101,6 +1209,10 @@ VIEWS = np.dtype(
         ("directories", "u8"),  # u32[directory_words]
         ("directory_owners", "u8"),  # u32[directories in all]
         ("extensions", "u8"),
+        ("expectation_table", "u8"),
+        ("expectations", "u8"),
+        ("expectation_chains", "u8"),  # u32[2][CHAINS]: index + 1 of the first by destination, by parent
+        ("helper_rules", "u8"),  # u64[HELPER_RULES_MAX]
         # sizes
         ("records", "u8", (2,)),  # [slab]
         ("pool_words", "u8", (2,)),
@@ -1120,6 +1232,8 @@ VIEWS = np.dtype(
         ("parsed", "u8"),  # PARSED[BURST_PACKETS_MAX]
         ("order", "u8"),  # u64[DELETE_LIST_MAX], for sorting
         ("candidates", "u8"),  # u64[BLOCK_RECORDS]: records of a block that the sweep has to look at
+        ("expected", "u8"),  # EXPECTATION: a copy of the one that a packet matched
+        ("foretold", "u8"),  # EXPECTATION[FORETOLD_MAX]: those that a helper is about to make
     ],
     align=True,
 )
@@ -1148,6 +1262,9 @@ SHARED = {
     "OVS_PEERS": OVS_PEERS,
     "SCTP_ASSOCIATION": SCTP_ASSOCIATION,
     "EXTENSION": EXTENSION,
+    "FTP_STATE": FTP_STATE,
+    "EXPECTATION": EXPECTATION,
+    "EXPECTATION_TABLE": EXPECTATION_TABLE,
     "SEGMENT": SEGMENT,
     "ZONE": ZONE,
     "QUOTA": QUOTA,
@@ -1177,13 +1294,18 @@ def digest() -> int:
     h = hashlib.blake2b(digest_size=8)
     for name, dtype in SHARED.items():
         h.update(f"{name}{dtype.descr}{dtype.itemsize}".encode())
-    for enum in (Region, SegmentState, Life, Status, Setting, OnFull, Step, Kind, Attendance, Slab, SampleFlag):
+    for enum in (
+        *(Region, SegmentState, Life, Status, Setting, OnFull, Step, Kind, Attendance, Slab, SampleFlag),
+        *(Helper, ExpectationFlag, Foretold),
+    ):
         h.update("".join(f"{m.name}={m.value};" for m in enum).encode())
     h.update(
         f"{FORMAT_VERSION} {ROSTER_MAX} {ZONES_MAX} {POLICIES_MAX} {TIMEOUTS_MAX} {BLOCK_RECORDS} {SLOTS} {DEPTH_MAX} "
         f"{DELETE_LIST_MAX} {COUNTERS_MAX} {SAMPLES_MAX} {ZONE_REASONS_MAX} "
         f"{DUE_UNIT_MS} {ZONE_OFFSET_BITS} {ZONE_DEPTH_BITS} {STEP_BITS} {BEFORE_BITS} "
-        f"{POOL_OWNER_SHIFT} {POOL_COUNT_SHIFT} {USED} {FRAME_SLOT_BYTES} {PORT_REGION}".encode()
+        f"{POOL_OWNER_SHIFT} {POOL_COUNT_SHIFT} {USED} {FRAME_SLOT_BYTES} {PORT_REGION} "
+        f"{EXPECTATIONS_MAX} {CHAINS} {HELPER_RULES_MAX} {RULE_HELPER_SHIFT} {RULE_PROTOCOL_SHIFT} "
+        f"{RULE_ZONE_SHIFT}".encode()
     )
     return int.from_bytes(h.digest(), "little")
 
@@ -1194,6 +1316,10 @@ assert ENTRY.itemsize == ENTRY_BYTES == 3 * LINE_BYTES
 assert offset(ENTRY, "protocol") == LINE_BYTES and offset(ENTRY, "packets") == 2 * LINE_BYTES
 assert TCP_PEERS.itemsize == OVS_PEERS.itemsize == SCTP_ASSOCIATION.itemsize == LINE_BYTES
 assert EXTENSION.itemsize == EXTENSION_BYTES
+assert offset(EXTENSION, "helper") + 1 - offset(EXTENSION, "helper_state") == HELPER_STATE_BYTES
+assert FTP_STATE.itemsize == HELPER_STATE_BYTES
+assert EXPECTATION.itemsize == EXPECTATION_BYTES and offset(EXPECTATION, "label") == LINE_BYTES
+assert EXPECTATION_TABLE.itemsize == EXPECTATION_TABLE_BYTES
 assert SEGMENT.itemsize == SEGMENT_BYTES and SLOTS % (2 * LINE_SLOTS) == 0
 assert ZONE.itemsize == ZONE_BYTES and QUOTA.itemsize == QUOTA_BYTES and GLOBAL.itemsize == GLOBAL_BYTES
 assert INTENT.itemsize == INTENT_BYTES and PARTICIPANT.itemsize == PARTICIPANT_BYTES

@@ -41,6 +41,7 @@ class Reason(IntEnum):
     SCTP_TAG = 29  # not the verification tag of its association
     SCTP_STATE = 30  # no transition from this state for one of its chunks
     TCP_SEQ_CHK_FAILED = 31  # `ovs` profile: numbers out of the window
+    HELPER_REFUSED = 32  # a message of a control channel that cannot be right
     # A commit was refused (kernels/zones, index, entries).
     FULL = 40  # global limit
     ZONE_FULL = 41  # the zone's limit
@@ -49,6 +50,7 @@ class Reason(IntEnum):
     EXTENSION_FULL = 44  # no extension record left
     CLASH = 45  # another connection has the reply tuple
     BUSY = 46  # a lock was not had in time
+    EXPECTATIONS_FULL = 48  # a helper's expectation had no room
     # What happened to records and packets, counted but not anybody's fault.
     INSERT = 56
     REMOVE = 57
@@ -70,6 +72,10 @@ class Reason(IntEnum):
     TCP_SEQ_CHK_BYPASS = 73
     SWEEP_VISITED = 74
     SWEEP_CYCLES = 75
+    EXPECTED = 84  # expectations that helpers made
+    EXPECTATION_MATCHED = 85
+    EXPECTATION_EXPIRED = 86  # stale: nobody came in time, or their parent went
+    HELPER_DROPPED = 87  # expectations that made room for newer ones of their parent
     SAMPLED = 90  # packets with a reason that were kept for `explain`
 
 

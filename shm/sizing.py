@@ -17,14 +17,19 @@ from dataclasses import dataclass
 
 from .layout import (
     BLOCK_RECORDS,
+    CHAINS,
     CONNECTIONS_MAX,
     DELETE_BYTES,
     DELETE_LIST_MAX,
     DEPTH_MAX,
     ENTRY_BYTES,
+    EXPECTATION_BYTES,
+    EXPECTATION_TABLE_BYTES,
+    EXPECTATIONS_MAX,
     EXTENSION_BYTES,
     GLOBAL_BYTES,
     HEADER_BYTES,
+    HELPER_RULES_MAX,
     PAGE_BYTES,
     PARTICIPANT_BYTES,
     POLICIES_MAX,
@@ -130,6 +135,10 @@ class Geometry:
                 "delete_lists": (ROSTER_MAX, DELETE_LIST_MAX * DELETE_BYTES),
                 "samples": (ROSTER_MAX, SAMPLES_MAX * SAMPLE_BYTES),
                 "zone_reasons": (ROSTER_MAX, ZONE_REASONS_MAX * ZONE_REASON_BYTES),
+                "expectation_table": (1, EXPECTATION_TABLE_BYTES),
+                "expectations": (EXPECTATIONS_MAX, EXPECTATION_BYTES),
+                "expectation_chains": (2 * CHAINS, 4),
+                "helper_rules": (HELPER_RULES_MAX, 8),
             }
             arrays["blocks"] = (self.blocks(Slab.ENTRIES), 4)
             for slab in Slab:

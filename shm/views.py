@@ -13,6 +13,8 @@ from .layout import (
     BURST_PACKETS_MAX,
     DELETE_BYTES,
     DELETE_LIST_MAX,
+    EXPECTATION_BYTES,
+    FORETOLD_MAX,
     HEADER,
     LINE_BYTES,
     PARSED,
@@ -85,12 +87,16 @@ class Table:
         parsed = -(-VIEWS.itemsize // LINE_BYTES) * LINE_BYTES
         order = parsed + BURST_PACKETS_MAX * PARSED.itemsize
         candidates = order + 8 * DELETE_LIST_MAX
-        block = np.zeros(candidates + 8 * BLOCK_RECORDS + LINE_BYTES, "u1")
+        expected = candidates + 8 * BLOCK_RECORDS
+        foretold = expected + EXPECTATION_BYTES
+        block = np.zeros(foretold + FORETOLD_MAX * EXPECTATION_BYTES + LINE_BYTES, "u1")
         block = block[-block.ctypes.data % LINE_BYTES :]
         views = block[: VIEWS.itemsize].view(VIEWS).view(np.recarray)[0]
         views["parsed"] = block.ctypes.data + parsed
         views["order"] = block.ctypes.data + order
         views["candidates"] = block.ctypes.data + candidates
+        views["expected"] = block.ctypes.data + expected
+        views["foretold"] = block.ctypes.data + foretold
         for region in Region:
             for name in geometry.arrays(region):
                 stem, _, slab = name.partition("_")

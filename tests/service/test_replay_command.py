@@ -99,7 +99,8 @@ def test_bad_files_are_told_and_the_rest_still_runs(path, tmp_path):
     [
         ((), "Missing argument"),
         (("--profile", "pf", "x"), "'pf' is not one of 'netfilter', 'ovs'"),
-        (("--helper", "ftp=21", "x"), "--helper is not there yet"),
+        (("--helper", "gopher=70", "x"), "there is no helper 'gopher'"),
+        (("--helper", "ftp", "x"), "is not NAME=PORT"),
         (("--zone", "65536", "x"), "--zone"),
         (("--workers", "0", "x"), "--workers"),
         (("--checksum", "guess", "x"), "--checksum"),

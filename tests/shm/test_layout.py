@@ -28,6 +28,9 @@ SIZES = {
     "ZONE_REASON": 16,
     "PORT": 64,
     "RING": 384,
+    "FTP_STATE": 44,
+    "EXPECTATION": 128,
+    "EXPECTATION_TABLE": 64,
     "VERDICT": 24,
     "DESCRIPTOR": 48,
 }

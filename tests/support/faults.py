@@ -2,13 +2,28 @@
 
 import ctypes
 
+import foretelling
 import numpy as np
 import tables
 from hashing import hash_keys
 from tables import Participant
 from zonetrack.kernels import entries
 from zonetrack.kernels.audit import Finding
-from zonetrack.shm.layout import BLOCK_RECORDS, DUE_UNIT_MS, LINE_SLOTS, POOL_COUNT_SHIFT, USED, Kind, Life, Slab
+from zonetrack.shm.layout import (
+    BLOCK_RECORDS,
+    CHAINS,
+    DUE_UNIT_MS,
+    EXPECTATION,
+    EXPECTATIONS_MAX,
+    LINE_SLOTS,
+    POOL_COUNT_SHIFT,
+    USED,
+    ZONES_MAX,
+    Kind,
+    Life,
+    Region,
+    Slab,
+)
 
 ENTRIES, EXTENSIONS = Slab.ENTRIES, Slab.EXTENSIONS
 SPLIT, PAIRED, SINGLE, EMPTIED = 1, 2, 3, 4
@@ -101,6 +116,12 @@ def _(scene):
 def _(scene):
     tables.totals(scene.table)["count_lock"] = 7
     return 3, 0, 7
+
+
+@fault(Finding.LOCK_HELD, "expectations")
+def _(scene):
+    foretelling.header(scene.table)["lock"] = 7
+    return 4, 0, 7
 
 
 @fault(Finding.CREDIT)
@@ -480,3 +501,59 @@ def _(scene):
     tag = hash_keys(tables.SECRET, scene.entries["key"][int(scene.paired[0])])[0] >> HALF
     slots[(slots % np.uint64(2**32) == scene.paired[0] + 1) & (slots >> HALF != tag)] = 0
     return EXTENSIONS, extension, 0
+
+
+# expectations
+def _foretold(scene):
+    """Return the two expectations there are made, their indices, and the words of all chains, by destination and parent."""
+    parent = foretelling.parent_of(scene.me, tables.keys(1, zone=SINGLE))
+    for port in (1, 2):
+        foretelling.add(scene.me, parent, foretelling.Wanted(port=port, zone=SINGLE))
+    records = scene.table.array(Region.CONTROL, "expectations", EXPECTATION)
+    chains = scene.table.array(Region.CONTROL, "expectation_chains", "u4").reshape(2, CHAINS)
+    return records, np.flatnonzero(records["flags"]).tolist(), chains
+
+
+@fault(Finding.EXPECTATION_CHAIN, "not in use")
+def _(scene):
+    records, (first, _), chains = _foretold(scene)
+    records["flags"][first] = 0
+    return first, np.flatnonzero(chains[0] == first + 1)[0], 0
+
+
+@fault(Finding.EXPECTATION_CHAIN, "wrong")
+def _(scene):
+    records, (first, second), chains = _foretold(scene)
+    [chain] = np.flatnonzero(chains[0] == second + 1)
+    records["next"][second, 0] = first + 1
+    chains[0][chains[0] == first + 1] = 0
+    return first, chain, 0
+
+
+@fault(Finding.EXPECTATION_CHAIN, "outside")
+def _(scene):
+    chains = _foretold(scene)[2]
+    [chain] = np.flatnonzero(chains[1])
+    chains[1][chain] = EXPECTATIONS_MAX + 1
+    return EXPECTATIONS_MAX, chain, 1
+
+
+@fault(Finding.EXPECTATION_LOST)
+def _(scene):
+    _, (first, _), chains = _foretold(scene)
+    chains[0][chains[0] == first + 1] = 0
+    return first, 2, 0
+
+
+@fault(Finding.EXPECTATION_COUNT, "all")
+def _(scene):
+    _foretold(scene)
+    foretelling.header(scene.table)["count"] = 3
+    return ZONES_MAX, 3, 2
+
+
+@fault(Finding.EXPECTATION_COUNT, "zone")
+def _(scene):
+    _foretold(scene)
+    tables.zones(scene.table)["expectations"][SPLIT] = 1
+    return SPLIT, 1, 0

@@ -1,10 +1,22 @@
 """The audit once more, in numpy over whole arrays: what the kernel is compared with, and quick enough after every seed."""
 
+import foretelling
 import hashing
 import numpy as np
 import tables
 from zonetrack.shm import roster
-from zonetrack.shm.layout import DUE_UNIT_MS, STEP_BITS, USED, Life, Slab, Step
+from zonetrack.shm.layout import (
+    CHAINS,
+    DUE_UNIT_MS,
+    EXPECTATION,
+    STEP_BITS,
+    USED,
+    ExpectationFlag,
+    Life,
+    Region,
+    Slab,
+    Step,
+)
 
 LOW_32 = np.uint64(0xFFFFFFFF)
 
@@ -18,6 +30,7 @@ def faults(table):
         *_counts(table),
         *_hints(table),
         *_lists(table),
+        *_expectations(table),
     ]
 
 
@@ -34,6 +47,7 @@ def _locks(table):
         ("count", tables.quotas(table)["count_lock"]),
         ("global count", np.array([totals["count_lock"]])),
         ("record", tables.entries(table)["lock"]),
+        ("expectations'", np.array([foretelling.header(table)["lock"]])),
     ):
         for at in np.flatnonzero(words):
             yield f"{name} lock {at} is held by {words[at]}"
@@ -193,3 +207,28 @@ def _lists(table):
                 yield f"{slab.name}: {name} is a ring"
         for record in np.flatnonzero(free + used[slab] != 1):
             yield f"{slab.name} {record} is on {free[record]} lists{' and in use' if used[slab][record] else ''}"
+
+
+def _expectations(table):
+    records = table.array(Region.CONTROL, "expectations", EXPECTATION)
+    in_use = records["flags"] & ExpectationFlag.IN_USE != 0
+    for kind, heads in enumerate(table.array(Region.CONTROL, "expectation_chains", "u4").reshape(2, CHAINS)):
+        links = records["next"][:, kind].tolist()
+        times = np.zeros(len(records), int)
+        for chain in np.flatnonzero(heads):
+            named, length = int(heads[chain]), 0
+            while named and length <= len(links):
+                times[named - 1] += 1
+                named, length = links[named - 1], length + 1
+            if length > len(links):
+                yield f"chain {chain} of kind {kind} is a ring"
+        for at in np.flatnonzero(times != in_use):
+            yield f"expectation {at} is on {times[at]} chains of kind {kind}{' and in use' if in_use[at] else ''}"
+    zones = records["last"][in_use] >> np.uint64(16) & np.uint64(0xFFFF)
+    content = np.bincount(zones.astype(int), minlength=len(tables.zones(table)))
+    counts = tables.zones(table)["expectations"]
+    for zone in np.flatnonzero(counts != content):
+        yield f"zone {zone} counts {counts[zone]} expectations, but has {content[zone]}"
+    header = foretelling.header(table)
+    if header["count"] != content.sum() or header["version"] % 2:
+        yield f"of {content.sum()} expectations {header['count']} are counted, version {header['version']}"

@@ -1,0 +1,245 @@
+"""Helpers: which connection has one, and what becomes of what it has read.
+
+A rule says that connections of a zone to a port get a helper.  It is given when a connection is made, stands in its
+extension, and sees each packet of it from then on, the first one too.  Connections without one never come here.
+
+    assign   in state NEW, under the record's lock: what a new connection takes over from its expectation, and its helper
+    follow   after a packet was judged: its helper reads it under the record's lock; what it foretells is made after that
+
+A helper's room has one kernel, ``read``: it gets the readable bytes of the payload and nothing beyond, remembers what it
+must in the extension, and says what it found in one word (kernels/foretold).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..shm.layout import (
+    ENTRY,
+    EXPECTATION,
+    EXPECTATION_BYTES,
+    EXPECTATION_TABLE,
+    EXTENSION,
+    HELPER_STATE_BYTES,
+    RULE_HELPER_SHIFT,
+    RULE_IN_USE,
+    RULE_PROTOCOL_SHIFT,
+    RULE_ZONE_SHIFT,
+    CtState,
+    ExpectationFlag,
+    Foretold,
+    Helper,
+    Life,
+    PacketKind,
+    Setting,
+    Status,
+    Step,
+    offset,
+)
+from ..shm.reasons import Reason
+from . import counters, entries, expectations, foretold, helper_tftp, intents, locks, memory, tuples
+from .jit import kernel
+from .verdicts import verdict_at
+from .words import EIGHT, FOUR, LOW_8, LOW_16, SIXTEEN, THIRTY_TWO, ZERO, u64
+
+OVS_MOST = u64(64)
+"""Expectations of a connection in the `ovs` profile, where Open vSwitch has no limit."""
+
+_HELPERS = max(Helper) + 1
+MOST = np.zeros((_HELPERS, max(Foretold) + 1), np.uint64)
+"""u64[Helper, Foretold]: the most expectations of a kind that a connection may have, as Linux's helpers have it."""
+EXPIRY_MS = np.zeros(_HELPERS, np.uint64)
+"""u64[Helper]: how long an expectation waits for its connection in the `netfilter` profile."""
+MOST[Helper.FTP, Foretold.DATA], EXPIRY_MS[Helper.FTP] = 1, 300_000
+MOST[Helper.TFTP, Foretold.DATA], EXPIRY_MS[Helper.TFTP] = 1, 300_000
+MOST.setflags(write=False)
+EXPIRY_MS.setflags(write=False)
+
+_RULES = offset(EXPECTATION_TABLE, "rules")
+_STATE = offset(EXTENSION, "helper_state")
+_LABEL = offset(EXTENSION, "label")
+_PARENT = offset(ENTRY, "parent")
+_EXPECTED_LABEL = offset(EXPECTATION, "label")
+_SIZE = u64(EXPECTATION_BYTES)
+_RULE_IN_USE = u64(RULE_IN_USE)
+_HELPER_SHIFT, _PROTOCOL_SHIFT, _ZONE_SHIFT = u64(RULE_HELPER_SHIFT), u64(RULE_PROTOCOL_SHIFT), u64(RULE_ZONE_SHIFT)
+_NO_HELPER = ~(LOW_8 << _HELPER_SHIFT)
+_STATE_BYTES = u64(HELPER_STATE_BYTES)
+_ORIG_IS_HIGH, _STATUS_HELPER = u64(Status.ORIG_IS_HIGH), u64(Status.HELPER)
+_STATUS_RELATED, _STATUS_OVS = u64(Status.RELATED), u64(Status.OVS)
+_SETTING_HELPERS, _SETTING_OVS = u64(Setting.HELPERS), u64(Setting.OVS)
+_TCP_KIND = u64(PacketKind.TCP)
+_TCP, _TCP_BYTES, _UDP_BYTES = u64(6), u64(20), u64(8)
+_FTP, _TFTP = u64(Helper.FTP), u64(Helper.TFTP)
+_PERMANENT = u64(ExpectationFlag.PERMANENT)
+_INVALID = u64(CtState.INV) | u64(CtState.TRK)
+
+
+# ------------------------------------------------------------------------------------------------ who has one
+@kernel
+def rule_for(views, zone, protocol, port):
+    """Return the Helper of new connections of a zone to a port, NONE (0) where no rule says one."""
+    wanted = _RULE_IN_USE | (protocol << _PROTOCOL_SHIFT) | (zone << _ZONE_SHIFT) | port
+    for i in range(memory.acquire32(views.expectation_table + _RULES)):
+        rule = memory.acquire64(views.helper_rules + u64(8 * i))
+        if rule & _NO_HELPER == wanted:
+            return (rule >> _HELPER_SHIFT) & LOW_8
+    return ZERO
+
+
+@kernel
+def _helper_of(views, parsed, settings):
+    """Return the Helper of the connection that a packet opens.
+
+    In the `ovs` profile FTP is known by either port, for whoever is heard first is the opener there.
+    """
+    source, destination = foretold.ports(parsed)
+    zone, protocol = u64(parsed.zone), u64(parsed.protocol)
+    helper = rule_for(views, zone, protocol, destination)
+    if settings & _SETTING_OVS == ZERO:
+        return helper
+    if helper == ZERO and protocol == _TCP:
+        helper = rule_for(views, zone, protocol, source)
+    return helper if helper == _FTP or helper == _TFTP else ZERO
+
+
+@kernel
+def assign(views, record, entry, parsed, settings, expected, helper):
+    """Write what a new connection takes over from its expectation, and give it its helper.
+
+    Args:
+        record, entry: a NEW record, its lock held; the intent names it (ALLOC).
+        settings: how its zone is set.
+        expected: address of the EXPECTATION that foretold it, 0 for none.
+        helper: Helper that it shall have whatever the zone's rules say, 0 for none.
+
+    A helper without an extension left for it is none; that is counted.
+    """
+    memory.seldom()
+    fields = entries.entry_at(entry)
+    has_label = False
+    if expected != ZERO:
+        fields.status = u64(fields.status) | _STATUS_RELATED
+        memory.set_le64(entry + _PARENT, memory.le64(expected + expectations.PARENT))
+        fields.mark = u64(expectations.expectation_at(expected).mark)
+        has_label = (memory.le64(expected + _EXPECTED_LABEL) | memory.le64(expected + _EXPECTED_LABEL + EIGHT)) != ZERO
+        if helper == ZERO:
+            helper = u64(expectations.expectation_at(expected).child_helper)
+    if helper == ZERO and settings & _SETTING_HELPERS != ZERO:
+        helper = _helper_of(views, parsed, settings)
+    if helper == ZERO and not has_label:
+        return
+    if not entries.with_extension(views, record):
+        counters.count(views, Reason.EXTENSION_FULL)
+        return
+    extension = entries.extension_of(views, entry)
+    if has_label:
+        memory.copy(extension + _LABEL, expected + _EXPECTED_LABEL, SIXTEEN)
+    if helper != ZERO:
+        entries.extension_at(extension).helper = helper
+        fields.status = u64(fields.status) | _STATUS_HELPER
+
+
+# ------------------------------------------------------------------------------------------------ what it reads
+@kernel
+def _read(views, entry, frame, parsed, way):
+    """Let the helper of a connection, whose lock is held, read a packet; returns what foretold describes."""
+    state = entries.extension_of(views, entry) + _STATE
+    helper = u64(entries.extension_at(state - _STATE).helper)
+    header = _TCP_BYTES + u64(parsed.options_bytes) if u64(parsed.kind) == _TCP_KIND else _UDP_BYTES
+    begin = u64(parsed.l4) + header
+    whole_end = begin + u64(parsed.payload_bytes)
+    end = min(whole_end, u64(frame.address) + u64(frame.captured_bytes))
+    if end <= begin:
+        return foretold.NOTHING
+    if helper == _TFTP:
+        return helper_tftp.read(views, entry, begin, end)
+    return foretold.NOTHING
+
+
+@kernel
+def _complete(views, record, incarnation, entry, helper, count, now_ms):
+    """Write into each of the expectations to be made what all of one parent have in common; its lock is held."""
+    fields = entries.entry_at(entry)
+    extension = entries.extension_of(views, entry)
+    last = memory.read64(entry + tuples.ENTRY_KEY + tuples.LAST)
+    zone_and_family = (last & (LOW_16 << SIXTEEN)) | (last & LOW_8)
+    is_ovs = u64(fields.status) & _STATUS_OVS != ZERO
+    for i in range(count):
+        at = foretold.address(views, u64(i))
+        e = expectations.expectation_at(at)
+        memory.set_le64(at + expectations.LAST, memory.le64(at + expectations.LAST) | zone_and_family)
+        memory.set_le64(at + expectations.PARENT, (incarnation << THIRTY_TWO) | record)
+        e.mark = fields.mark
+        e.helper = helper
+        if is_ovs:
+            e.flags = u64(e.flags) | _PERMANENT
+            memory.copy(at + _EXPECTED_LABEL, extension + _LABEL, SIXTEEN)
+        if u64(e.flags) & _PERMANENT != ZERO:
+            e.expiry_ms = expectations.NEVER
+        elif u64(e.expiry_ms) == ZERO:
+            e.expiry_ms = now_ms + EXPIRY_MS[helper]
+
+
+@kernel
+def _make(views, count, now_ms):
+    """Make the expectations that were read; returns why one could not be, NONE when all could.
+
+    In the `ovs` profile a packet is as good without: what had no room is only counted.
+    """
+    for i in range(count):
+        at = foretold.address(views, u64(i))
+        e = expectations.expectation_at(at)
+        is_ovs = u64(e.flags) & _PERMANENT != ZERO
+        most = OVS_MOST if is_ovs else MOST[u64(e.helper), u64(e.kind)]
+        reason = expectations.add(views, at, most, now_ms)
+        if is_ovs:
+            if reason == u64(Reason.EXPECTATIONS_FULL):
+                counters.count(views, reason)
+        elif reason != u64(Reason.NONE):
+            return u64(Reason.HELPER_REFUSED) if reason == u64(Reason.CLASH) else reason
+    return u64(Reason.NONE)
+
+
+@kernel
+def follow(views, frame, parsed, now_ms, verdict_address):
+    """Let the helper of a packet's connection read it, after it was judged, and make what it foretells.
+
+    Args:
+        frame: FRAME record.
+        parsed: PARSED of it.
+        verdict_address: of its VERDICT, which names the connection.  A message that cannot be right makes it invalid:
+            in the `netfilter` profile that alone, as Linux drops such a packet; in the `ovs` profile beside what it was.
+
+    Concurrency:
+        Nothing is held.  Takes the record's lock, and after that the expectations'.
+    """
+    memory.seldom()
+    record, incarnation = memory.le32(verdict_address + EIGHT), memory.le32(verdict_address + EIGHT + FOUR)
+    if record == entries.NONE:
+        return
+    entry = entries.address(views, record)
+    intents.set_record(views, record, Step.UPDATE)
+    if not locks.take(entry + entries.LOCK, views.me):
+        intents.done(views)
+        return
+    result = foretold.NOTHING
+    fields = entries.entry_at(entry)
+    is_alive = memory.acquire64(entry + entries.LIFE) == entries.life(Life.LIVE, ZERO, incarnation)
+    is_ovs = u64(fields.status) & _STATUS_OVS != ZERO
+    if is_alive and u64(fields.status) & _STATUS_HELPER != ZERO:
+        way = (u64(fields.status) & _ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
+        result = _read(views, entry, frame, parsed, way)
+        helper = u64(entries.extension_at(entries.extension_of(views, entry)).helper)
+        _complete(views, record, incarnation, entry, helper, foretold.count_of(result), now_ms)
+    locks.drop(entry + entries.LOCK)
+    intents.done(views)
+    if result == foretold.NOTHING:
+        return
+    reason = u64(Reason.HELPER_REFUSED)
+    if result & foretold.REFUSED == ZERO:
+        reason = _make(views, foretold.count_of(result), now_ms)
+    if reason != u64(Reason.NONE):
+        verdict = verdict_at(verdict_address)
+        verdict.ct_state = (u64(verdict.ct_state) if is_ovs else ZERO) | _INVALID
+        verdict.reason = reason
