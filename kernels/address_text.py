@@ -75,6 +75,12 @@ def ipv4(begin, end):
     return value, at == end
 
 
+@inlined
+def is_of_ipv6(character):
+    """Return whether a character may stand in an IPv6 address."""
+    return _hex(character) != NOT_HEX or character == _COLON or character == _DOT
+
+
 @kernel
 def ipv6(begin, end):
     """Return both halves of the IPv6 address that fills the text, and whether it is one (RFC 4291 2.2, without dots)."""

@@ -37,7 +37,19 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import counters, entries, expectations, foretold, helper_ftp, helper_tftp, intents, locks, memory, tuples
+from . import (
+    counters,
+    entries,
+    expectations,
+    foretold,
+    helper_ftp,
+    helper_ftp_ovs,
+    helper_tftp,
+    intents,
+    locks,
+    memory,
+    tuples,
+)
 from .jit import kernel
 from .verdicts import verdict_at
 from .words import EIGHT, FOUR, LOW_8, LOW_16, SIXTEEN, THIRTY_TWO, ZERO, u64
@@ -154,6 +166,8 @@ def _read(views, entry, frame, parsed, way):
         return foretold.NOTHING
     if helper == _TFTP:
         return helper_tftp.read(views, entry, begin, end)
+    if helper == _FTP and u64(entries.entry_at(entry).status) & _STATUS_OVS != ZERO:
+        return helper_ftp_ovs.read(views, entry, way, u64(parsed.family), begin, end)
     if helper == _FTP and end == whole_end:
         return helper_ftp.read(views, entry, state, parsed, way, begin, end)
     return foretold.NOTHING

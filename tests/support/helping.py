@@ -69,9 +69,14 @@ class Bench:
         """The expectations there are."""
         return foretelling.all_of(self.table)
 
+    @property
+    def entries(self):
+        """All records, ENTRY[n]."""
+        return tables.entries(self.table)
+
     def extension(self, record):
         """Return the EXTENSION of a record."""
-        link = int(tables.entries(self.table)["extension"][record])
+        link = int(self.entries["extension"][record])
         return self.table.array(Region.EXTENSIONS, "extensions", EXTENSION)[link - 1]
 
     def settle(self):
