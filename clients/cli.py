@@ -29,6 +29,9 @@ COMMANDS = {
     "count": Command("zonetrack.clients.connection_commands:count_command", "Count connections."),
     "delete": Command("zonetrack.clients.connection_commands:delete_command", "Delete connections."),
     "flush": Command("zonetrack.clients.connection_commands:flush_command", "Be rid of all connections, or a zone's."),
+    "expectations": Command(
+        "zonetrack.clients.expectations_command:command", "List the connections that helpers have foretold."
+    ),
     "limits": Command("zonetrack.clients.limits_command:command", "Show and set limits of connections."),
     "timeouts": Command("zonetrack.clients.timeouts_command:command", "Show and set timeouts, by policy and zone."),
     "rules": Command("zonetrack.clients.rules_command:command", "Show, load and check the rules that packets meet."),

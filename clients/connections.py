@@ -58,6 +58,8 @@ STATUS = {
     "ovs": 1 << 7,
 }
 """Bits of a row's status, by the names that are shown."""
+HELPERS = ("", "ftp", "tftp", "sip", "irc", "pptp")
+"""By the number of the helper."""
 HEADINGS = ("proto", "zone", "source", "destination", "state", "status", "packets", "bytes", "timeout")
 
 Connection = dict[str, Any]
@@ -131,7 +133,10 @@ def _checked(field: Any) -> tuple[str, str, Sequence[int]]:
 
 # ---------------------------------------------------------------------------------------------------- dicts
 def describe(
-    row: Mapping[Any, Any], states: Sequence[str] = TCP_STATES, status: Mapping[str, int] = STATUS
+    row: Mapping[Any, Any],
+    states: Sequence[str] = TCP_STATES,
+    status: Mapping[str, int] = STATUS,
+    parents: Mapping[int, dict[str, Any]] | None = None,
 ) -> Connection:
     """Return one connection as a dict.
 
@@ -139,6 +144,7 @@ def describe(
         row: a CONNECTION, as ``Rows.read`` has it.
         states: names of TCP's states, by their numbers.
         status: names of the bits of a row's status.
+        parents: what is shown of the parents of related connections, by their ids.
     """
     family, protocol = row["family"], row["protocol"]
     orig = _tuple(row, "", family, protocol)
@@ -164,8 +170,10 @@ def describe(
         connection["mark"] = row["mark"]
     if labels := row["label", 0] << 64 | row["label", 1]:
         connection["labels"] = hex(labels)
+    if row["helper"]:
+        connection["helper"] = _named(HELPERS, row["helper"])
     if row["parent"]:
-        connection["parent"] = {"id": row["parent"]}
+        connection["parent"] = (parents or {}).get(row["parent"], {"id": row["parent"]})
     connection["start"] = row["start_ms"] / 1000
     connection["id"] = row["id"]
     return connection

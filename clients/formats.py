@@ -141,6 +141,63 @@ def _ovs_state(connection: Connection, more: bool) -> str:
     return f"state_orig={orig},state_reply={reply},flags_orig=0,flags_reply=0" if more else f"state={one}"
 
 
+# ---------------------------------------------------------------------------------------------------- expectations
+ANY_IPV4, ANY_IPV6 = "0.0.0.0", "::"
+ALL_IPV4, ALL_IPV6 = "255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+
+
+def conntrack_expectation(expectation: dict[str, Any]) -> str:
+    """Return the line of ``conntrack -L expect``; one that does not expire has 0 seconds, and the word PERMANENT.
+
+    Source:
+        libnetfilter_conntrack 1.0.9, src/expect/snprintf_default.c.
+    """
+    is_ipv6 = ":" in expectation["dst"]
+    none, all_ = (ANY_IPV6, ALL_IPV6) if is_ipv6 else (ANY_IPV4, ALL_IPV4)
+    source = expectation["src"]
+    master = {"sport": 0, "dport": 0} | expectation["parent"]
+    words = [
+        f"{expectation['timeout'] or 0} proto={expectation['proto_num']}",
+        f"src={source or none} dst={expectation['dst']} sport={expectation['sport']} dport={expectation['dport']}",
+        f"mask-src={all_ if source else none} mask-dst={all_}",
+        f"sport={65535 if expectation['sport'] else 0} dport=65535",
+        "master-src={src} master-dst={dst} sport={sport} dport={dport}".format(**master),
+    ]
+    if expectation["zone"]:
+        words.append(f"zone={expectation['zone']}")
+    if expectation["timeout"] is None:
+        words.append("PERMANENT")
+    words.append(f"class={CLASSES.get(expectation['class'], 0)} helper={expectation['helper']}")
+    return " ".join(words)
+
+
+CLASSES = {"data": 0, "audio": 1, "video": 2, "image": 3}
+"""Numbers of the classes of Linux's helpers."""
+
+
+def ovs_expectation(expectation: dict[str, Any]) -> str:
+    """Return the line of ``dpctl/dump-conntrack-exp``.
+
+    Source:
+        Open vSwitch 4.0, lib/ct-dpif.c, ct_dpif_format_exp_entry.
+    """
+    proto = expectation["proto"] if expectation["proto"] in OVS_PROTOCOLS else str(expectation["proto_num"])
+    none = ANY_IPV6 if ":" in expectation["dst"] else ANY_IPV4
+    orig = {**expectation, "src": expectation["src"] or none}
+    parts = [proto, f"orig=({_ovs_tuple(orig, expectation['proto_num'], False)})"]
+    if expectation["zone"]:
+        parts.append(f"zone={expectation['zone']}")
+    parts += [f"{name}={expectation[name]}" for name in ("mark", "labels") if name in expectation]
+    parts.append(f"parent=({_ovs_tuple(expectation['parent'], expectation['proto_num'], False)})")
+    return ",".join(parts)
+
+
+EXPECTATION_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "conntrack": conntrack_expectation,
+    "ovs": ovs_expectation,
+}
+
+
 # ---------------------------------------------------------------------------------------------------- lines
 def jsonl(connection: Connection) -> str:
     """Return a connection as a line of JSON."""

@@ -196,6 +196,10 @@ class Methods:
         """Return the latest packets that got a reason, the latest first, each explained."""
         return self.call("explain.recent", given(limit=limit, zone=zone))
 
+    def expectations(self, zone: int | None = None) -> Any:
+        """Return a list of the expectations, of a zone or of all: connections that helpers have foretold."""
+        return self.call("expectations", given(zone=zone))
+
     def workers(self) -> Any:
         """Return a list of the workers, with their processes and counters."""
         return self.call("workers", {})

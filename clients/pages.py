@@ -22,6 +22,7 @@ class Page(NamedTuple):
     fields: Sequence[Field]  # what a row is made of
     states: Sequence[str]  # names of TCP's states
     status: Mapping[str, int]  # names of status bits
+    parents: Mapping[int, dict[str, Any]] = {}  # what is shown of parents, by their ids
 
     def connections(self) -> Iterator[Connection]:
         """Yield the connections as dicts.
@@ -31,7 +32,7 @@ class Page(NamedTuple):
         """
         for row in Rows(self.fields).read(self.records):
             try:
-                connection = describe(row, self.states, self.status)
+                connection = describe(row, self.states, self.status, self.parents)
             except (KeyError, ValueError, TypeError) as error:
                 raise RemoteProtocolError(f"a row that is no connection: {error!r}") from error
             yield connection
@@ -71,7 +72,7 @@ class Walk:
                 "states": list(states),
                 "status": dict(status),
             }:
-                page = Page(records, fields, states, status)
+                page = Page(records, fields, states, status, _by_id(result.get("parents", [])))
             case _:
                 raise RemoteProtocolError("an answer to dump that is no page")
         rows = Rows(fields)
@@ -82,6 +83,13 @@ class Walk:
             raise RemoteProtocolError("a dump that does not come further")
         self._cursor = next_cursor
         return page
+
+
+def _by_id(parents: Any) -> dict[int, dict[str, Any]]:
+    try:
+        return {parent["id"]: parent for parent in parents}
+    except (KeyError, TypeError) as error:
+        raise RemoteProtocolError("a page with parents that are none") from error
 
 
 def joined(pages: Sequence[Page]) -> np.ndarray:

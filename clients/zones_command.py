@@ -15,12 +15,14 @@ WORDS = {"on": True, "off": False, "true": True, "false": False, "yes": True, "n
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Return name and value of KEY=VALUE, as the wire has it: true, false, a number, or a word."""
+    """Return name and value of KEY=VALUE, as the wire has it: true, false, a number, a list of numbers, or a word."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise ValueError(f"KEY=VALUE, not {text!r}")
     if value.isdecimal():
         return name, int(value)
+    if all(word.isdecimal() for word in value.split(",")):
+        return name, [int(word) for word in value.split(",")]
     return name, WORDS.get(value.lower(), value)
 
 
@@ -67,6 +69,7 @@ def row(zone: Mapping[str, Any]) -> dict[str, Any]:
         "profile": settings["profile"],
         "max_retrans": settings["max_retrans"],
         "settings": [name for name, value in settings.items() if value is True],
+        "helpers": [f"{name}={port}" for name, value in settings.items() if type(value) is list for port in value],
         "own": zone["settings_are_own"],
     }
 
@@ -91,7 +94,7 @@ def set_(
     """Change how packets of a zone are judged; it is set on its own from now on.
 
     profile=netfilter|ovs (of connections that begin), loose, be_liberal, ignore_invalid_rst, seq_check and checksum=on|off,
-    max_retrans=N.
+    max_retrans=N; and ports of control channels that a helper follows, 0 for none: ftp, tftp, sip, irc, pptp=PORT[,PORT...]
     """
     with reach(socket, instance) as ct:
         told = ct.zones.set(zone, **dict(settings))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..clients.errors import ServerError
 from ..shm.layout import PORT_SLOTS_MAX, QUEUES_MAX, UNLIMITED, ZONES_MAX
 from ..shm.port import SLOTS_DEFAULT, SLOTS_MIN
-from . import policies
+from . import helper_rules, policies
 from . import zone_settings as settings_by_zone
 
 Reader = Callable[[Any], Any]
@@ -177,7 +177,7 @@ def zone_settings(value: Any) -> dict[int, dict[str, Any]]:
 
 def _plain(key: str, value: Any) -> Any:
     """Return a setting of a zone as the wire would have it, where it may be text."""
-    if isinstance(value, str) and value.isdecimal() and key in ("policy", "max_retrans"):
+    if isinstance(value, str) and value.isdecimal() and key in ("policy", "max_retrans", *helper_rules.NAMES):
         return int(value)
     if isinstance(value, str) and key in settings_by_zone.SWITCHES:
         return WORDS.get(value.strip().lower(), value)

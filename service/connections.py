@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..clients.connections import Connection, Field, Rows, describe
-from ..shm.layout import CONNECTION, ENTRY, HEADER, KEY_WORDS, Life, Region, Status
+from ..shm.layout import CONNECTION, ENTRY, EXTENSION, HEADER, KEY_WORDS, Life, Region, Status
 from ..shm.views import Table
 
 FIELDS: list[Field] = [
@@ -37,7 +37,16 @@ def listed(table: Table, now_ms: int, expired: bool = False) -> Iterator[Connect
     records = records[order]
     wall_offset_ms = int(np.frombuffer(table.regions[Region.CONTROL], HEADER, 1)["wall_offset_ms"][0])
     rows = packed(entries[records], records, now_ms, wall_offset_ms)
+    _extend(table, entries["extension"][records], rows)
     return map(describe, Rows(FIELDS).read(rows.tobytes()))
+
+
+def _extend(table: Table, links: np.ndarray, rows: np.ndarray) -> None:
+    """Add what stands in extensions to the rows of their connections."""
+    have = np.flatnonzero(links)
+    if len(have):
+        extensions = table.array(Region.EXTENSIONS, "extensions", EXTENSION)[links[have] - 1]
+        rows["helper"][have], rows["label"][have] = extensions["helper"], extensions["label"]
 
 
 def packed(entries: Any, records: Any, now_ms: int, wall_offset_ms: int) -> Any:

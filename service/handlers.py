@@ -28,14 +28,14 @@ from ..clients.errors import (
 )
 from ..shm.errors import NotAtRest
 from ..shm.layout import digest
-from . import arrivals, audit, explanations, filters, log, parameters, policies, snapshot, zone_settings
+from . import arrivals, audit, expectations, explanations, filters, log, parameters, policies, snapshot, zone_settings
 from .context import Context, Order
 from .door import Peer, Rights
 from .flusher import Flusher
 from .limits import Quotas
 from .parameters import ABSENT, Parameter, flag, nothing_or, whole
 from .policies import Policies
-from .runner import Runner
+from .runner import Runner, now_ms
 from .samples import Samples
 from .snapshot import Snapshot
 from .stats import Stats
@@ -293,6 +293,12 @@ async def flush(desk: Desk, client: Client, zone: int | None, wait: bool) -> dic
 async def explain_recent(desk: Desk, client: Client, limit: int, zone: int | None) -> list[dict[str, Any]]:
     """Explain the latest packets that got a reason, the latest first."""
     return await asyncio.to_thread(desk.recent, limit, zone)
+
+
+@method("expectations", Rights.READ, {"zone": _ANY_ZONE})
+async def expectations_(desk: Desk, client: Client, zone: int | None) -> list[dict[str, Any]]:
+    """Return the expectations of a zone, or of all, in the order in which they were made."""
+    return await asyncio.to_thread(expectations.listed, desk.context.table, int(now_ms()), zone)
 
 
 # ------------------------------------------------------------------------------------------------ limits, timeouts

@@ -60,23 +60,17 @@ def named_port(text: str) -> tuple[str, int]:
     return name, int(port)
 
 
-def ports_by_name(name: str, value: Any) -> Rules:
-    """Read a map of ports by helper: one port, or a list of them, or nothing.
+def ports(name: str, value: Any) -> list[int]:
+    """Read the ports of a helper: one, or a list of them; 0 and an empty list are none.
 
     Raises:
         BadParameterError: it is something else.
     """
-    if type(value) is not dict:
-        raise bad(name, "a map of ports by helper", value)
-    found: Rules = {}
-    for helper, ports in value.items():
-        helper_named(str(helper), name)
-        listed = ports if type(ports) is list else [] if ports is None else [ports]
-        for port in listed:
-            if type(port) is not int or not 1 <= port <= PORTS_MAX:
-                raise bad(f"{name}.{helper}", f"a port from 1 to {PORTS_MAX}", port)
-        found[helper] = listed
-    return found
+    listed = value if type(value) is list else [value] if value != 0 or type(value) is not int else []
+    for port in listed:
+        if type(port) is not int or not 1 <= port <= PORTS_MAX:
+            raise bad(name, f"a port from 1 to {PORTS_MAX}, a list of them, or 0 for none", port)
+    return listed
 
 
 class HelperRules:

@@ -19,6 +19,7 @@ from ..kernels import walk
 from ..kernels.tcp_states import Tcp
 from ..shm.layout import CONNECTION, CONNECTION_BYTES, Slab, Status
 from ..shm.views import Table
+from . import expectations
 from .filters import Wanted
 from .runner import Runner, now_ms
 
@@ -45,18 +46,27 @@ class Page(NamedTuple):
     """CONNECTION[n]."""
     next: int | None
     """The cursor to go on at, None at the end."""
+    parents: list[dict[str, Any]]
+    """What is shown of the parents of those that are related."""
 
 
 def as_answer(page: Page) -> dict[str, Any]:
     """Return a page as it goes over the wire."""
-    return {"records": page.records, "dtype": DTYPE, "next": page.next, "states": STATES, "status": STATUS}
+    return {
+        "records": page.records,
+        "dtype": DTYPE,
+        "next": page.next,
+        "states": STATES,
+        "status": STATUS,
+        "parents": page.parents,
+    }
 
 
 class Snapshot:
     """Walks over one table."""
 
     def __init__(self, table: Table, runner: Runner) -> None:
-        self._runner = runner
+        self._runner, self._table = runner, table
         self.records = table.geometry.records(Slab.ENTRIES)
         # a u64 in two's complement, as kernels add it
         self._wall_offset_ms = np.int64(table.header[0]["wall_offset_ms"]).astype(np.uint64)
@@ -68,7 +78,9 @@ class Snapshot:
         filled, until_s = 0, time.monotonic() + PAGE_S_MAX
         while filled < len(out) and not place.is_done and time.monotonic() < until_s:
             filled += await self._runner.do(_collect, wanted.record, self._wall_offset_ms, place, out[filled:])
-        return Page(out[:filled].view("u1").data, None if place.is_done else place.cursor)
+        found = expectations.parents_of(self._table, out[:filled]["parent"], int(now_ms())).values()
+        parents = [expectations.parent(one) for one in found]
+        return Page(out[:filled].view("u1").data, None if place.is_done else place.cursor, parents)
 
     async def count(self, wanted: Wanted) -> int:
         """Return how many connections are meant."""

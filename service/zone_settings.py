@@ -14,6 +14,8 @@ import numpy as np
 from ..clients.errors import BadParameterError, UnknownParameterError
 from ..shm.layout import GLOBAL, MAX_RETRANS_SHIFT, ZONE, ZONE_BYTES, Region, Setting, offset
 from ..shm.views import Table
+from . import helper_rules
+from .helper_rules import HelperRules
 from .labels import OVS, PROFILES
 from .parameters import Reader, bad, flag, hint, nearest, whole
 
@@ -38,6 +40,8 @@ def profile(name: str, value: Any) -> str:
 
 READERS: dict[str, Reader] = {PROFILE: profile} | dict.fromkeys(SWITCHES, flag) | {MAX_RETRANS: whole(0, 255)}
 """By name: takes a setting as it came over the wire."""
+READERS_OF_ONE: dict[str, Reader] = READERS | dict.fromkeys(helper_rules.NAMES, helper_rules.ports)
+"""Those of a single zone: also the ports of helpers."""
 
 
 def changes(name: str, value: Any) -> dict[str, Any]:
@@ -51,12 +55,12 @@ def changes(name: str, value: Any) -> dict[str, Any]:
         raise bad(name, "a map of settings", value)
     found = {}
     for key, one in value.items():
-        if key not in READERS:
-            near = nearest(str(key), READERS)
+        if key not in READERS_OF_ONE:
+            near = nearest(str(key), READERS_OF_ONE)
             raise UnknownParameterError(
                 f"there is no setting {key!r:.100}{hint(near)}", {"parameter": f"{name}.{key!s:.100}"} | near
             )
-        found[key] = READERS[key](f"{name}.{key}", one)
+        found[key] = READERS_OF_ONE[key](f"{name}.{key}", one)
     if not found:
         raise BadParameterError(f"{name}: names no setting", {"parameter": name})
     return found
@@ -89,6 +93,7 @@ class ZoneSettings:
         words = table.array(Region.CONTROL, "zones", "u4").reshape(-1, ZONE_BYTES // 4)
         self._words = words[:, int(offset(ZONE, "settings")) // 4]
         self._default = table.array(Region.CONTROL, "globals", GLOBAL)["settings"]
+        self._helpers = HelperRules(table)
 
     @property
     def own(self) -> np.ndarray:
@@ -96,20 +101,27 @@ class ZoneSettings:
         return self._words & np.uint32(Setting.OWN) != 0
 
     def of(self, zone: int) -> dict[str, Any]:
-        """Return how a zone is set."""
-        return shown(int(self._words[zone]))
+        """Return how a zone is set, and the ports of its helpers, of those that have any."""
+        return shown(int(self._words[zone])) | self._helpers.of(zone)
 
     def is_own(self, zone: int) -> bool:
         """Return whether a zone is set on its own."""
         return bool(self._words[zone] & Setting.OWN)
 
     def set(self, zone: int, wanted: Mapping[str, Any]) -> None:
-        """Change some settings of a zone, which is set on its own from now on."""
-        self._words[zone] = changed(int(self._words[zone]), wanted) | Setting.OWN
+        """Change some settings of a zone, which is set on its own from now on.
+
+        Raises:
+            BadParameterError: the rules of helpers cannot be; nothing was changed.
+        """
+        self._helpers.set(zone, {name: ports for name, ports in wanted.items() if name in helper_rules.NAMES})
+        judged = {name: value for name, value in wanted.items() if name in READERS}
+        self._words[zone] = changed(int(self._words[zone]), judged) | Setting.OWN
 
     def unset(self, zone: int) -> bool:
-        """Set a zone as all are; return whether it was set on its own."""
+        """Set a zone as all are, without helpers; return whether it was set on its own."""
         was = self.is_own(zone)
+        self._helpers.set(zone, dict.fromkeys(helper_rules.NAMES, ()))
         self._words[zone] = int(self._words[zone]) & ~(JUDGED | Setting.OWN) | int(self._default[0])
         return was
 

@@ -23,7 +23,7 @@ from zonetrack.service.handlers import METHODS
 from zonetrack.service.snapshot import PAGE_RECORDS_MAX
 
 NAMES = {
-    *("hello", "stats", "coverage", "workers", "ports", "count", "dump", "delete", "flush", "audit"),
+    *("hello", "stats", "coverage", "workers", "ports", "count", "dump", "expectations", "delete", "flush", "audit"),
     *("zones", "zones.set", "zones.unset", "timeouts.get", "timeouts.set", "timeouts.unset"),
     *("limits.get", "limits.set", "limits.unset", "config.reload", "stop", "explain.recent"),
 }

@@ -72,16 +72,11 @@ def test_name_and_port():
     assert helper_rules.named_port("tftp=6969") == ("tftp", 6969)
 
 
-def test_a_map_of_ports_by_helper_is_read():
-    read = helper_rules.ports_by_name
-    assert read("helpers", {"ftp": 21, "sip": [5060, 5061], "irc": None}) == {
-        "ftp": [21],
-        "sip": [5060, 5061],
-        "irc": [],
-    }
-    for value in ([], {"ftp": "21"}, {"ftp": [0]}, {"ftp": True}, {"fpt": 21}, 3):
-        with pytest.raises(BadParameterError):
-            read("helpers", value)
+def test_ports_of_a_helper_are_read():
+    assert [helper_rules.ports("ftp", value) for value in (21, [21, 2121], [], 0)] == [[21], [21, 2121], [], []]
+    for value in ("21", [0], True, False, None, 65536, {}):
+        with pytest.raises(BadParameterError, match="ftp: a port"):
+            helper_rules.ports("ftp", value)
 
 
 def test_each_helper_has_a_name_and_a_protocol():
