@@ -75,6 +75,12 @@ sim: $(READY)
 sim-pairs: $(READY)
 	$(BIN)/python -m tests.sim --pairs
 
+# real processes under load, killed at random
+KILLS ?= 100
+
+faults: $(READY)
+	$(BIN)/python -m tests.faults $(KILLS) $(SEED)
+
 LOAD := $(BIN)/zonetrack load
 KEEP := $(BIN)/python -m zonetrack.clients.history docs/benchmarks/history.jsonl
 

@@ -11,7 +11,8 @@ any other that ends too early.  What a client can reach is read once, and nothin
 a bound before it was checked.  So the worst that a client can do is to waste its own ring.
 
 A call is bounded: in rounds, in looks while there is nothing, and by the sleep, which ends ``sleep_ms`` after the moment
-that the caller calls now.
+that the caller calls now.  It also ends after a burst in which a lock was waited for in vain: its holder may be dead, and
+the caller can see to that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..shm.layout import (
     WAIT,
     offset,
 )
+from ..shm.reasons import Reason
 from . import burst, futex, memory, ring, sweep
 from .jit import inlined, kernel
 from .words import ONE, THREE, ZERO, u64
@@ -39,6 +41,7 @@ _RX = offset(QUEUE, "rx")
 _TX = offset(QUEUE, "tx")
 _HEARTBEAT = offset(PARTICIPANT, "heartbeat")
 _ADDRESS = offset(WAIT, "address")
+_BUSY = u64(8 * Reason.BUSY)
 _BURST = u64(POLL_BURST_PACKETS)
 _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
 _FRAME = u64(FRAME_BYTES)
@@ -201,12 +204,14 @@ def poll(views, loop, now_ms, rounds_max, sweep_slots):
     memory.release64(views.intent + _HEARTBEAT, memory.acquire64(views.intent + _HEARTBEAT) + ONE)
     packets = ZERO
     budget = rounds_max * _BURST
+    busy = views.counters + _BUSY
+    before = memory.le64(busy)
     for _ in range(rounds_max):
         taken = _round(views, loop, now_ms)
         packets += taken
         if taken != ZERO:
             loop.busy = ONE
-            if packets >= budget:
+            if packets >= budget or memory.le64(busy) != before:
                 break
         elif loop.busy == ZERO or not _spin(loop):
             break

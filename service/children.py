@@ -127,6 +127,11 @@ class Child:
         self.course.take(Act.OVERDUE, now_s)
         os.kill(self.pid, signal.SIGKILL)
 
+    def end_hanging(self, now_s: float) -> None:
+        """End it, for it runs and does nothing; it will be followed like any that dies."""
+        self.course.take(Act.HANG, now_s)
+        os.kill(self.pid, signal.SIGKILL)
+
     def bury(self, now_s: float) -> int:
         """Take leave of a child that has ended; return its exit code, negative for a signal."""
         _, status = os.waitpid(self.pid, 0)

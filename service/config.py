@@ -115,6 +115,9 @@ class Config:
     drain_ms: int = key(
         number(0, 600_000), 1_000, "what workers have to empty their queues when the service ends", live=True
     )
+    hang_ms: int = key(
+        number(1_000, 600_000), 10_000, "a worker that makes no turn for so long is killed and replaced", live=True
+    )
     log_level: str = key(choice("debug", "info", "warning", "error"), "info", "least important lines of the log")
     log_json: bool = key(switch, False, "the log: one JSON object a line")
     control: Control = field(default_factory=Control)

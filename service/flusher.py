@@ -20,7 +20,7 @@ from ..shm import roster
 from ..shm.layout import ZONE, ZONE_OFFSET_BITS, Region
 from ..shm.reasons import Reason
 from ..shm.views import Table
-from . import log
+from . import log, waiting
 from .runner import Runner
 
 SLICE_RECORDS = np.uint64(4_096)
@@ -44,7 +44,7 @@ class Flusher:
     """Flushes the zones of one table."""
 
     def __init__(self, table: Table, runner: Runner) -> None:
-        self._runner = runner
+        self._runner, self._table = runner, table
         self._zones = table.array(Region.CONTROL, "zones", ZONE)
         self._counter = roster.participants(table)[runner.me - 1]["counters"][Reason.FLUSHED :][:1]
         self._under: _Under | None = None
@@ -95,6 +95,8 @@ class Flusher:
             before = int(self._counter[0])
             for zone in zones:
                 word = await self._runner.do(_detach, np.uint64(zone))
+                if word == flush.DONE and await self._runner.do(self._see_to_dead):
+                    word = await self._runner.do(_detach, np.uint64(zone))
                 if word == flush.DONE:
                     raise BusyError(f"zone {zone} is locked", {"zone": zone})
                 if word != _EMPTY:
@@ -111,9 +113,14 @@ class Flusher:
             before = self._counter[0]
             self._under = await self._runner.do(_reclaim, self._under)
             stuck = stuck + 1 if self._counter[0] == before else 0
+            if self._under is not None and stuck:
+                await self._runner.do(self._see_to_dead)
             if self._under is not None and stuck == STUCK_MAX:
                 zone = int(self._under.zone)
                 raise BusyError(f"zone {zone} was flushed, but not all came home: a lock was not had", {"zone": zone})
+
+    def _see_to_dead(self, _: np.record) -> bool:
+        return waiting.see_to(self._table)
 
 
 # ------------------------------------------------------------------------------------------------ on the thread

@@ -1,8 +1,9 @@
 """The keeper: holds everything that must outlive a worker, starts the others, and stays while they come and go.
 
 It owns the table, the ports, the queues' cursors and the door; children inherit all of it.  A worker that dies is
-started again on the queues it had; control likewise, behind the same door.  The keeper itself tracks nothing and speaks
-to nobody: it waits for signals, for the ends of its children, and for orders that clients gave to control.
+started again on the queues it had, and one that makes no turns any more is killed first; control is started again behind
+the same door.  The keeper itself tracks nothing and speaks to nobody: it waits for signals, for the ends of its children,
+and for orders that clients gave to control.
 
     TERM, INT    workers empty their queues and end, then control; the table is put away for the next start.  Again: at once
     HUP          the configuration is read again; what is live of it takes effect
@@ -38,6 +39,9 @@ from .worker import Worker
 
 GRACE_S = 5.0
 """What a child has to end, beyond the time for draining, before it is killed."""
+HANG_LOOKS = 10
+"""Looks in a row, over ``hang_ms``, at which a worker has made no turn: looks, for a keeper that was stopped itself has seen
+nothing in that time."""
 BURY_AGAIN_S = 1.0
 """Until the dead are tried again whose repair waits for a lock that a living process has."""
 COUNTS = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bad_slots", "bad_lengths", "bursts", "wakes")
@@ -108,7 +112,8 @@ class Keeper:
         self._announce = announce
         self._discard = False
         self._failure = ""
-        self._hurry_s = self._kill_s = self._bury_s = 0.0
+        self._hurry_s = self._kill_s = self._bury_s = self._look_s = 0.0
+        self._turns: dict[int, tuple[int, int, int]] = {}
         self._instance: Instance
         self._queues: Queues
         self._door: Door
@@ -208,6 +213,7 @@ class Keeper:
         if self._bury_s and now_s >= self._bury_s:
             self._bury_dead(now_s)
         self._start_due(now_s)
+        self._look_for_hangs(now_s)
         self._push_on(now_s)
         if self.phase is Phase.OVER:
             return
@@ -234,11 +240,27 @@ class Keeper:
                 child.fork(now_s)
                 self._write_down(child)
 
+    def _look_for_hangs(self, now_s: float) -> None:
+        """Kill workers that run and have made no turn for so many looks."""
+        if now_s < self._look_s:
+            return
+        self._look_s = now_s + self.config.hang_ms / 1_000 / HANG_LOOKS
+        for child in self._workers:
+            if child.course.life is not Life.RUNNING:
+                continue
+            calls = int(self._board.lines[child.number]["calls"])
+            pid, before, looks = self._turns.get(child.number, (0, 0, 0))
+            looks = looks + 1 if (pid, before) == (child.pid, calls) else 0
+            self._turns[child.number] = child.pid, calls, looks
+            if looks == HANG_LOOKS:
+                _log.error("%s (pid %d) hangs, and is killed", child.name, child.pid)
+                child.end_hanging(now_s)
+
     def _wait(self, now_s: float) -> set[int]:
         """Wait for something to read, or for the next thing that is due; return the descriptors that can be read."""
         poller = select.poll()
         watched = {self._signals, self._orders}
-        due_s = [self._hurry_s, self._kill_s, self._bury_s]
+        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._look_s]
         for child in self._children:
             watched |= {child.pidfd, child.ready}
             if child.course.life is Life.WAITING:

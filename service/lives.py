@@ -40,6 +40,7 @@ class Act(IntEnum):
     STOP = 3
     HURRY = 4
     OVERDUE = 5
+    HANG = 6
 
 
 class Transition(NamedTuple):
@@ -57,6 +58,7 @@ TRANSITIONS = (  #  from         act          to             why
     Transition(Life.STARTING, Act.READY,   Life.RUNNING,  "it says that it works"),
     Transition(Life.STARTING, Act.DIE,     Life.WAITING,  "the next try may do better"),
     Transition(Life.RUNNING,  Act.DIE,     Life.WAITING,  "a successor goes on with what it had"),
+    Transition(Life.RUNNING,  Act.HANG,    Life.RUNNING,  "it makes no turns: it is killed, and dies of that"),
     Transition(Life.WAITING,  Act.STOP,    Life.GONE,     "there is nobody to be asked"),
     Transition(Life.STARTING, Act.STOP,    Life.STOPPING, "asked to end"),
     Transition(Life.RUNNING,  Act.STOP,    Life.STOPPING, "asked to end"),

@@ -19,6 +19,7 @@ from ..shm.layout import GLOBAL, PARTICIPANT, Kind, Region, Slab
 from ..shm.queues import Loop, Queues
 from ..shm.reasons import Reason
 from ..shm.views import Table
+from .waiting import Waiter
 
 ROUNDS_MAX = np.uint64(128)
 """Bursts in one call: 4,096 packets, one or two milliseconds, ten where each of them opens a connection."""
@@ -100,6 +101,7 @@ class Worker:
         loop = Loop(self.queues, self.numbers, me)
         counters = self.table.array(Region.CONTROL, "participants", PARTICIPANT)[me - 1]["counters"]
         self._freed = int(counters[Reason.SWEPT])
+        waiter = Waiter(self.table, me)
         sleep_ms = int(loop.record["sleep_ms"])
         empty = 0
 
@@ -110,6 +112,7 @@ class Worker:
                 poll.poll(views, loop.record, np.uint64(moment), ROUNDS_MAX, self._to_sweep(moment, counters))
             )
             self.line["calls"] += 1
+            waiter.look()
             if packets:
                 self.line["packets"] += packets
                 empty = 0

@@ -304,7 +304,8 @@ class Worker:
 
     def sweep(self):
         """Sweep what has expired at NOW."""
-        begun = self._begin("sweep", self.play.everything(self.play.expired))
+        keys = self.play.everything(self.play.expired)
+        begun = self._begin("sweep", keys) + self._begin("sweep", keys)  # what is made anew meanwhile may be met too
         sweep.sweep(self.participant.views, u64(self.play.now_ms), u64(1 << 30))
         self._end(begun, "done", histories.PERHAPS)
 
@@ -328,7 +329,8 @@ class Worker:
 
     def wipe(self):
         """Delete all connections that are met."""
-        begun = self._begin("wipe", range(len(self.play.keys)))
+        keys = range(len(self.play.keys))
+        begun = self._begin("wipe", keys) + self._begin("wipe", keys)  # what is made anew meanwhile may be met too
         cursor, wanted = np.zeros(1, "u8"), np.zeros(1, FILTER).view(np.recarray)[0]
         walk.delete(self.participant.views, wanted, u64(self.play.now_ms), u64(1 << 30), u64(cursor.ctypes.data))
         self._end(begun, "wiped", histories.PERHAPS)

@@ -97,6 +97,19 @@ def test_who_is_killed_is_started_again(serve, kind):
     assert service.stop() == Exit.OK
 
 
+def test_a_worker_that_hangs_is_killed_and_followed(serve, tmp_path):
+    file = tmp_path / "x.toml"
+    file.write_text("hang_ms = 1000\n")
+    service = serve("--config", file).until_ready()
+    (victim,) = service.workers()
+    os.kill(victim, signal.SIGSTOP)
+    assert service.hear("hangs, and is killed")["level"] == "error"
+    service.hear("was killed by SIGKILL")
+    service.hear("worker 0 is ready")
+    assert victim not in service.workers()
+    assert service.stop() == Exit.OK
+
+
 def test_who_dies_within_an_operation_is_repaired_and_followed_in_its_place(serve):
     service = serve("--workers", 1).until_ready()
     (place,) = [place for place in roster.present(service.table) if place.kind is Kind.WORKER]
