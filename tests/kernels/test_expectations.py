@@ -328,7 +328,7 @@ def test_killed_beside_another(small_table):
             play.mortal(one, lambda who: add(who, made.parent, Wanted(port=3))),
             lambda: add(other, made.other_parent, Wanted(port=4)),
         )
-        killed += play.left == 0
+        killed += play.killed
         assert repair(made.table.views(one.me))
         kills.whole(made, f"seed {seed}")
     assert killed > 5

@@ -13,10 +13,13 @@ import random
 from dataclasses import dataclass
 
 import datagrams
+import foretelling
 import histories
 import naive_audit
+import tables
+from foretelling import Wanted
 from simulation import Killed, Simulation
-from zonetrack.kernels import flush, memory, repair
+from zonetrack.kernels import expectations, flush, memory, repair
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import GLOBAL, QUOTA, STEP_BITS, UNLIMITED, Region, Step, offset
 
@@ -278,6 +281,23 @@ class Actor(Worker):
         memory.release32(quota + offset(QUOTA, "has_limit"), u64(1))
         totals = u64(self.play.stage.table.address(Region.CONTROL, "globals"))
         memory.release32(totals + offset(GLOBAL, "limit"), u64(UNLIMITED if limit is None else limit + 1))
+
+    def foretell(self, number):
+        """A connection foretells another; two of each port, so that one replaces the other."""
+        key = number % len(self.play.keys)
+        record = int(self.participant.find(self.play.keys[key])[0])
+        if record < tables.BUSY:
+            life = int(tables.entries(self.play.stage.table)["life"][record])
+            wanted = Wanted(port=1 + number // 2, zone=self.play.zone_of(key), mark=number)
+            foretelling.add(self.participant, life >> 32 << 32 | record, wanted, most=2)
+
+    def claim(self, number):
+        """A connection comes that may have been foretold."""
+        foretelling.claim(self.participant, Wanted(port=1 + number // 2))
+
+    def prune(self):
+        """Take away expectations whose parents have gone."""
+        expectations.prune(self.participant.views, u64(self.play.now_ms))
 
     def jump(self, by_ms):
         """The clock goes on."""

@@ -58,6 +58,9 @@ class Views:
             value = record[name]
             setattr(self, name, tuple(value) if isinstance(value, np.ndarray) and value.shape else value)
 
+    def __getitem__(self, name):
+        return getattr(self, name)
+
 
 class World(Play):
     """A play with the choices that its programs are drawn from.
@@ -281,11 +284,18 @@ def segments():
     return play
 
 
+@functools.cache
+def foretold():
+    """Connections that foretell others, which come, are replaced, and go stale with their parents."""
+    choices = [*on(6, "foretell", "claim"), *3 * [("prune",)], *on(2, "find", "remove", "make"), *LIST, ("flush",)]
+    return World(stage(), tiny.aimed(2), before=(0, 1), choices=choices)
+
+
 WORLDS = {
     world.__name__: world
     for world in (
         *(roomy, brimming, lopsided, two_keys, two_zones, ageing, limited),
-        *(few_segments, few_records, full_lists, bursts, segments),
+        *(few_segments, few_records, full_lists, bursts, segments, foretold),
     )
 }
 DRAWN = tuple(WORLDS)
