@@ -147,6 +147,29 @@ class Zones:
         return self._call("zones.unset", {"zone": zone})
 
 
+class Rules:
+    """The pipeline of rules that packets meet."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def get(self) -> Any:
+        """Return the rules that hold, each with the packets and bytes that have met it."""
+        return self._call("rules.get", {})
+
+    def check(self, text: str, form: str = "text") -> Any:
+        """Check rules as the service would read them: a file's content, ``text``, ``toml`` or ``json``."""
+        return self._call("rules.check", {"text": text, "format": form})
+
+    def load(self, text: str, form: str = "text") -> Any:
+        """Let rules hold from now on; where anything is wrong with them nothing is changed."""
+        return self._call("rules.load", {"text": text, "format": form})
+
+    def clear(self) -> Any:
+        """Let no rules hold: each packet is tracked and committed in the zone of its port, and answered."""
+        return self._call("rules.clear", {})
+
+
 class Methods:
     """What a client can ask, but for dumps, which the runtimes bring along.
 
@@ -158,6 +181,7 @@ class Methods:
         self.call = call
         self.limits = Limits(call)
         self.timeouts = Timeouts(call)
+        self.rules = Rules(call)
         self.zones = Zones(call)
 
     def hello(self) -> Any:

@@ -73,7 +73,7 @@ def _ipv6(start, captured, fields):
     protocol = memory.byte(start + _SIX)
     header = _IPV6_BYTES
     if extensions.is_extension(protocol):
-        chain = extensions.walk(start, captured, captured)
+        chain = extensions.walk(start, captured, captured, ZERO)
         if extensions.reason(chain) != ZERO:
             fields.protocol = protocol
             return

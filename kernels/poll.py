@@ -6,6 +6,8 @@ For each queue in turn, a burst:
     track      burst.track_burst, on the copies
     answer     copy frames and verdicts to the ring back, as far as the client has left room; wake it if it sleeps
 
+Where rules hold (kernels/rulebook), the pipeline says what is tracked and where frames go, and the answers have no frames.
+
 Every descriptor gets its answer, in order: a descriptor that cannot be becomes a frame of no bytes, which is refused like
 any other that ends too early.  What a client can reach is read once, and nothing that is read there is used as an address or
 a bound before it was checked.  So the worst that a client can do is to waste its own ring.
@@ -30,7 +32,7 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import burst, futex, memory, ring, sweep
+from . import burst, futex, memory, pipeline, ring, rulebook, sweep
 from .jit import inlined, kernel
 from .words import ONE, THREE, ZERO, u64
 
@@ -128,6 +130,8 @@ def _answer(queue, tx, loop, count):
 def _round(views, loop, now_ms):
     """Take a burst from each queue; returns the packets taken."""
     packets = ZERO
+    pipe = pipeline.pipe_at(loop.pipe)
+    ruled = pipe.generation != ZERO
     for i in range(loop.queue_count):
         address = memory.le64(loop.queues + (u64(i) << THREE))
         rx = ring.end_at(address + _RX)
@@ -136,8 +140,22 @@ def _round(views, loop, now_ms):
             continue
         queue = queue_at(address)
         _receive(queue, rx, loop, count)
-        burst.track_burst(views, loop.frames, count, now_ms, loop.verdicts)
-        _answer(queue, ring.end_at(address + _TX), loop, count)
+        frames, verdicts, waiting = loop.frames, loop.verdicts, count
+        if ruled:
+            pipeline.begin(pipe, loop, queue, count)
+            waiting = pipeline.advance(views, pipe, loop, queue, count, now_ms)
+            frames, verdicts = pipe.frames, pipe.verdicts
+        for _ in range(pipeline.TURNS_MAX):
+            if waiting == ZERO:
+                break
+            burst.track_burst(views, frames, waiting, now_ms, verdicts)
+            if not ruled:
+                break
+            waiting = pipeline.advance(views, pipe, loop, queue, count, now_ms)
+        if ruled:
+            pipeline.finish(views, pipe, loop, address, count)
+        else:
+            _answer(queue, ring.end_at(address + _TX), loop, count)
         packets += count
     return packets
 
@@ -198,11 +216,15 @@ def poll(views, loop, now_ms, rounds_max, sweep_slots):
     Returns:
         The number of packets taken. A call that took none has slept, up to `sleep_ms`, or was woken.
 
+        All packets of a call meet the same rules: those that hold when it begins.
+
     Concurrency:
         Beside any others on the table; the queues of `loop` are this worker's alone.
     """
     memory.release64(views.intent + _HEARTBEAT, memory.acquire64(views.intent + _HEARTBEAT) + ONE)
     packets = ZERO
+    if not rulebook.pick_up(pipeline.pipe_at(loop.pipe)):
+        rounds_max = ZERO
     budget = rounds_max * _BURST
     busy = views.counters + _BUSY
     before = memory.le64(busy)

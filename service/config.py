@@ -108,6 +108,7 @@ class Config:
     workers: int = key(number(1, WORKERS_MAX), 1, "processes that track packets")
     ports: tuple[PortSpec, ...] = key(ports, (), "where packets come from")
     ports_group: str | None = key(text, None, "whose members may be clients of ports")
+    rules: str | None = key(text, None, "file of the rules that packets meet; none are there without", live=True)
     max_connections: int = key(number(1, CONNECTIONS_MAX), CONNECTIONS_DEFAULT, "records in the table")
     zones_in_use_max: int = key(number(1, ZONES_MAX), ZONES_IN_USE_DEFAULT, "zones with connections at once")
     extension_share: int = key(number(0, 1_000), EXTENSION_SHARE_DEFAULT, "records with more, per 1,000 connections")

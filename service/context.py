@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from ..shm.rulebook import Rulebook
 from ..shm.views import Table
 from .config import Control
 from .door import Door
@@ -36,6 +37,8 @@ class Context:
     """Each worker in plain values; ``owner`` is its place on the roster, 0 when it has none."""
     ports: Callable[[], list[dict[str, Any]]]
     """Each port and its queues in plain values, with their counters."""
+    rules: Rulebook = field(default_factory=lambda: Rulebook(1))
+    """That packets meet."""
     bounds: Control = field(default_factory=Control)
     keeper: int = field(default_factory=os.getppid)
     stall_s: float = 10.0

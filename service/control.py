@@ -29,7 +29,11 @@ import uvloop
 from ..clients import wire
 from ..clients.errors import Code, RemoteProtocolError
 from ..clients.framing import Limits
-from . import handlers, log
+from . import (
+    handlers,
+    log,
+    rules_handlers,  # noqa: F401 - puts its rows into the table
+)
 from .context import Context
 from .door import BACKLOG, Rights, peer_of
 

@@ -35,6 +35,7 @@ from .flusher import Flusher
 from .limits import Quotas
 from .parameters import ABSENT, Parameter, flag, nothing_or, whole
 from .policies import Policies
+from .published import Published
 from .runner import Runner, now_ms
 from .samples import Samples
 from .snapshot import Snapshot
@@ -68,6 +69,7 @@ class Desk:
         self.snapshot, self.flusher, self.auditor = Snapshot(table, walker), Flusher(table, flusher), auditor
         self.stats, self.quotas, self.policies = Stats(table), Quotas(table), Policies(table)
         self.zone_settings, self.samples = ZoneSettings(table), Samples(table)
+        self.rules = Published(self.context.rules, table, [port["name"] for port in self.context.ports()])
 
     def _take(self, name: str) -> Runner:
         runner = Runner(self.context.table, name)

@@ -25,6 +25,7 @@ from ..clients import address
 from ..clients.errors import ZonetrackError
 from ..shm import port, roster
 from ..shm.queues import Queues
+from ..shm.rulebook import Rulebook
 from ..shm.segment import Instance
 from . import board, burial, control, log, notify, opening, settings, warmup
 from .board import Board
@@ -35,6 +36,7 @@ from .context import Context, Order
 from .crew import ending
 from .door import Door, open_door
 from .lives import Life
+from .published import Published
 from .worker import Worker
 
 GRACE_S = 5.0
@@ -44,6 +46,8 @@ HANG_LOOKS = 10
 nothing in that time."""
 BURY_AGAIN_S = 1.0
 """Until the dead are tried again whose repair waits for a lock that a living process has."""
+RULES_WAIT_S = 0.5
+"""For workers to go by rules that were read again; they look every 30 ms."""
 COUNTS = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bad_slots", "bad_lengths", "bursts", "wakes")
 """What is told of a queue."""
 _log = log.logger("keeper")
@@ -116,6 +120,7 @@ class Keeper:
         self._turns: dict[int, tuple[int, int, int]] = {}
         self._instance: Instance
         self._queues: Queues
+        self._rules: Published
         self._door: Door
         self._board: Board
         self._workers: list[Child] = []
@@ -138,6 +143,10 @@ class Keeper:
             warmup.load("poll.poll", "repair.repair", *control.PIECES)
             settings.apply(self._instance.table, self.config)
             self._queues = Queues([house.enter_context(made) for made in self._make_ports()])
+            names = [spec.name for spec in self.config.ports]
+            self._rules = Published(Rulebook(self.config.workers), self._instance.table, names)
+            if self.config.rules is not None:
+                self._rules.load_file(self.config.rules)
             self._door = open_door(path, self.config.control.group)
             house.callback(self._door.close)
             with _signals() as self._signals, _pipe() as (self._orders, self._give_order):
@@ -163,7 +172,8 @@ class Keeper:
         places = [(made.name, index) for made in self._queues.ports for index in range(made.queues)]
         self._board = Board(board.deal(places, self.config.workers))
         for number, numbers in enumerate(board.deal(range(len(places)), self.config.workers)):
-            worker = Worker(self._instance.table, self._queues, numbers, self._board.lines[number])
+            line = self._board.lines[number]
+            worker = Worker(self._instance.table, self._queues, numbers, line, self._rules.book, number)
             self._workers.append(Child("worker", number, worker.work, worker.stop, worker.hurry))
         self._control = Child("control", 0, self._be_control)
 
@@ -177,6 +187,7 @@ class Keeper:
             check_config=self._check_config,
             workers=self._board.workers,
             ports=self._ports,
+            rules=self._rules.book,
             bounds=self.config.control,
         )
         control.run(context, ready)
@@ -184,6 +195,8 @@ class Keeper:
     def _check_config(self) -> dict[str, Any]:
         """Read the configuration, in control's process, for whoever asked that the keeper should."""
         after = self._load().config
+        if after.rules is not None:
+            self._rules.check_file(after.rules)
         changed, restart = differences(self.config, after)
         self.config = merge(self.config, after)
         return {"changed": changed, "restart": restart}
@@ -308,6 +321,8 @@ class Keeper:
         pid = child.pid
         code = child.bury(now_s)
         self._write_down(child)
+        if child.kind == "worker":
+            self._rules.book.let_go(child.number)
         done = self._bury_dead(now_s)
         if child.course.life is Life.GONE:
             say = _log.warning if code else _log.info
@@ -355,8 +370,14 @@ class Keeper:
         notify.reloading()
         try:
             after = self._load().config
+            if after.rules is not None:
+                self._rules.check_file(after.rules)
             changed, restart = differences(self.config, after)
             settings.apply(self._instance.table, merge(self.config, after))
+            if after.rules is not None:
+                self._rules.load_file(after.rules, RULES_WAIT_S)
+            elif self.config.rules is not None:
+                self._rules.clear(RULES_WAIT_S)
         except ZonetrackError as error:
             _log.error("the configuration stays as it is: %s", error)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..clients.errors import BadParameterError, UnknownParameterError
@@ -103,6 +103,17 @@ def text(name: str, value: Any) -> str:
     if type(value) is not str:
         raise bad(name, "text", value)
     return value
+
+
+def one_of(words: Collection[str]) -> Reader:
+    """Return a reader of one of some words."""
+
+    def take(name: str, value: Any) -> str:
+        if type(value) is not str or value not in words:
+            raise bad(name, f"one of {', '.join(words)}", value)
+        return value
+
+    return take
 
 
 zone = whole(0, ZONES_MAX - 1)

@@ -18,6 +18,7 @@ from ..shm import roster
 from ..shm.layout import GLOBAL, PARTICIPANT, Kind, Region, Slab
 from ..shm.queues import Loop, Queues
 from ..shm.reasons import Reason
+from ..shm.rulebook import Rulebook
 from ..shm.views import Table
 from .waiting import Waiter
 
@@ -46,7 +47,15 @@ def now_ms() -> int:
 class Worker:
     """One worker, made by the keeper and run in a child of it."""
 
-    def __init__(self, table: Table, queues: Queues, numbers: Sequence[int], line: np.void) -> None:
+    def __init__(
+        self,
+        table: Table,
+        queues: Queues,
+        numbers: Sequence[int],
+        line: np.void,
+        rules: Rulebook | None = None,
+        number: int = 0,
+    ) -> None:
         """Prepare.
 
         Args:
@@ -54,11 +63,14 @@ class Worker:
             queues: of all its ports.
             numbers: of those that this worker owns.
             line: its line of the board.
+            rules: that packets meet; None where there never are any.
+            number: of this worker.
         """
         self.table = table
         self.queues = queues
         self.numbers = list(numbers)
         self.line = line
+        self.rules, self.number = rules, number
         self.stopping = self.hurrying = False
         records = table.geometry.records(Slab.ENTRIES)
         self._slots, self._slots_behind = (
@@ -93,12 +105,14 @@ class Worker:
         while turn() and not self.hurrying:
             pass
         roster.leave(self.table, me)
+        if self.rules is not None:
+            self.rules.let_go(self.number)
         self.line["owner"] = 0
 
     def _turns(self, me: int) -> Callable[[], int]:
         """Return a function that makes one turn of participant ``me``: it returns the packets taken."""
         views = self.table.views(me)
-        loop = Loop(self.queues, self.numbers, me)
+        loop = Loop(self.queues, self.numbers, me, self.rules, self.number)
         counters = self.table.array(Region.CONTROL, "participants", PARTICIPANT)[me - 1]["counters"]
         self._freed = int(counters[Reason.SWEPT])
         waiter = Waiter(self.table, me)

@@ -704,6 +704,8 @@ class FrameFlag(IntEnum):
 
     COMMIT = 1  # make a record for what has none
     CHECKSUM_TRUSTED = 2  # the device has verified it, or has yet to fill it in
+    QUIET = 4  # of a descriptor: where there are rules, its client wants no answer, only what is output to its port
+    FORWARDED = 8  # of a descriptor from the service: no answer, but a frame that a rule has output to this port
 
 
 FRAME = np.dtype(
@@ -898,7 +900,7 @@ DESCRIPTOR = np.dtype(
         ("captured_bytes", "u4"),  # that are there, at most FRAME_SLOT_BYTES
         ("wire_bytes", "u4"),  # as it was on the wire; more than captured when snapped
         ("link", "u1"),  # Link
-        ("flags", "u1"),  # FrameFlag bits: COMMIT, or nobody makes a record for it
+        ("flags", "u1"),  # FrameFlag bits: COMMIT, or nobody makes a record for it; QUIET; FORWARDED
         ("reserved", "u1", (2,)),
         ("verdict", VERDICT),  # from the service
     ],
@@ -906,6 +908,8 @@ DESCRIPTOR = np.dtype(
 )
 """A frame of a ring, on its way to the service (without verdict) or back."""
 DESCRIPTOR_BYTES = 48
+NO_TAG = 0xFFFFFFFFFFFFFFFF
+"""Tag of what is FORWARDED."""
 
 END = np.dtype(
     [
@@ -933,7 +937,7 @@ QUEUE = np.dtype(
         ("index", "u4"),  # in its port
         ("owner", "u4"),  # owner id of the worker that polls it
         ("frame_flags", "u4"),  # FrameFlag bits that its packets may have
-        ("reserved", "u4"),
+        ("pending", "u4"),  # frames in tx that were not handed over yet
         ("rx_packets", "u8"),
         ("rx_bytes", "u8"),  # of whole frames, as on the wire
         ("tx_packets", "u8"),
@@ -966,6 +970,7 @@ POLL = np.dtype(
         ("spins_max", "u8"),  # looks at the queues before it sleeps
         ("busy", "u8"),  # 1: there were packets since it slept last, so it spins first
         ("sleeps", "u8"),
+        ("pipe", "u8"),  # address of a PIPE
     ],
     align=True,
 )
@@ -1135,6 +1140,91 @@ GENERATION_BYTES = 128
 HIT = np.dtype([("packets", "u8"), ("bytes", "u8")], align=True)
 """What has met a rule, by one worker, who alone writes it."""
 HIT_BYTES = 16
+
+RULEBOOK = np.dtype(
+    [
+        ("published", "u8"),  # number of the generation << 1 | its slot; 0: there are no rules
+        ("number", "u8"),  # of the latest generation; who publishes writes it
+        ("reserved", "u8", (6,)),
+    ],
+    align=True,
+)
+"""First line of a rulebook (shm/rulebook); a line for each worker follows: what it goes by, as in `published`."""
+
+LEARNED = np.dtype(
+    [
+        ("where", "u8"),  # Ethernet address 48 | number of a port 16; 0: nothing
+        ("seen", "u8"),  # second 48 | VLAN 16
+    ],
+    align=True,
+)
+"""Where an Ethernet address was seen.  Any worker writes it; what a torn pair does stands in kernels/learning."""
+LEARNED_BYTES = 16
+LEARNED_MAX = 4096
+LEARNED_WAYS = 4
+
+PASSAGE = np.dtype(
+    [
+        ("hash", "u8"),  # of its connection, the same both ways; 0: it goes alone
+        ("stage", "u4"),  # Stage
+        ("table", "u4"),  # to be looked up in
+        ("op", "u4"),  # to be done next
+        ("op_end", "u4"),
+        ("steps", "u4"),  # tables gone through
+        ("outputs", "u4"),  # ports it went out of
+        ("reason", "u4"),  # Reason why it goes no further
+        ("reserved", "u4"),
+    ],
+    align=True,
+)
+"""How far a packet has come in the pipeline.  Private to a process."""
+PASSAGE_BYTES = 40
+
+
+class Stage(IntEnum):
+    """What a packet in the pipeline waits for."""
+
+    CLASSIFY = 0  # its rule in `table`
+    RUN = 1  # its next op
+    TRACK = 2  # the verdict of the ct at `op`
+    DONE = 3
+
+
+PIPE = np.dtype(
+    [
+        ("published", "u8"),  # address of RULEBOOK.published
+        ("acknowledged", "u8"),  # address of this worker's word
+        ("slots", "u8"),  # address of the first slot of the rulebook
+        ("word", "u8"),  # what it goes by, as in `published`
+        ("generation", "u8"),  # address of the GENERATION that is, 0: none
+        ("hits", "u8"),  # address of this worker's HIT[rule_count]
+        ("worker", "u8"),  # its number
+        ("learned", "u8"),  # address of LEARNED[LEARNED_MAX]
+        ("fields", "u8"),  # address of FIELDS[POLL_BURST_PACKETS]
+        ("passages", "u8"),  # address of PASSAGE[POLL_BURST_PACKETS]
+        ("frames", "u8"),  # address of FRAME[POLL_BURST_PACKETS], those to be tracked now
+        ("verdicts", "u8"),  # address of VERDICT[POLL_BURST_PACKETS], theirs
+        ("places", "u8"),  # address of u64[POLL_BURST_PACKETS], their places in the burst
+        ("stamps", "u8"),  # address of u64[STAMPS_MAX], by hash: the group that had such a packet last
+        ("rows", "u8"),  # address of u64[DIMENSIONS_MAX]
+        ("outlets", "u8"),  # address of OUTLET[port_count + 1], by number of the port
+        ("outlet_queues", "u8"),  # address of u64[..], the addresses of the QUEUEs of this worker, by port
+        ("touched", "u8"),  # address of u64[..], QUEUEs with frames that were not handed over yet
+        ("touched_count", "u8"),
+        ("port_count", "u8"),
+        ("group", "u8"),  # number of the group in hand
+        ("group_first", "u8"),  # in the burst
+        ("group_end", "u8"),
+        ("gathered", "u8"),  # packets that are tracked now
+    ],
+    align=True,
+)
+"""What a worker's pipeline works with.  Private to a process."""
+STAMPS_MAX = 4096
+
+OUTLET = np.dtype([("first", "u4"), ("count", "u4")], align=True)
+"""Which of its `outlet_queues` a worker sends to a port with.  Private to a process."""
+OUTLET_BYTES = 8
 
 # ---------------------------------------------------------------------------------------------------- what clients are shown
 CONNECTION = np.dtype(
@@ -1340,6 +1430,11 @@ assert END.itemsize == END_BYTES and QUEUE.itemsize == QUEUE_BYTES
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
 assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES
 assert GENERATION.itemsize == GENERATION_BYTES and HIT.itemsize == HIT_BYTES and RULES_MAX <= 64 * 64
-assert all(_no_implicit_padding(one) for one in (FIELDS, RULE, OP, SUBSET, DIMENSION, GENERATION, HIT))
+assert RULEBOOK.itemsize == LINE_BYTES and LEARNED.itemsize == LEARNED_BYTES and PASSAGE.itemsize == PASSAGE_BYTES
+assert OUTLET.itemsize == OUTLET_BYTES
+assert all(
+    _no_implicit_padding(one)
+    for one in (FIELDS, RULE, OP, SUBSET, DIMENSION, GENERATION, HIT, RULEBOOK, LEARNED, PASSAGE, PIPE, OUTLET)
+)
 assert FRAME_SLOT_BYTES // LINE_BYTES % 2 == 1 and FRAME_SLOT_BYTES % LINE_BYTES == 0
 assert ROSTER_MAX < USED and HEADER.itemsize <= HEADER_BYTES

@@ -18,15 +18,21 @@ import numpy as np
 
 from .layout import (
     DESCRIPTOR,
+    DIMENSIONS_MAX,
+    FIELDS,
     FRAME,
     FRAME_SLOT_BYTES,
     LINE_BYTES,
+    OUTLET,
+    PASSAGE,
+    PIPE,
     POLL,
     POLL_BURST_PACKETS,
     QUEUE,
     QUEUE_BYTES,
     QUEUES_MAX,
     RING,
+    STAMPS_MAX,
     TIMESPEC,
     VERDICT,
     WAIT,
@@ -35,6 +41,7 @@ from .layout import (
     offset,
 )
 from .port import Port
+from .rulebook import Rulebook
 
 RX, TX = 0, 1
 SPINS_MAX = 500
@@ -82,7 +89,14 @@ class Queues:
 class Loop:
     """The private memory of a worker's loop; ``record`` is what ``kernels.poll`` gets."""
 
-    def __init__(self, queues: Queues, numbers: Sequence[int], owner: int = 0) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        numbers: Sequence[int],
+        owner: int = 0,
+        rules: Rulebook | None = None,
+        worker: int = 0,
+    ) -> None:
         """Take over some queues, at the cursors where they stand.
 
         Args:
@@ -90,6 +104,8 @@ class Loop:
             numbers: of those that this worker polls; nobody else does.  Those of a port that was made shorter are left
                 out, and the port is closed.
             owner: owner id of this worker.
+            rules: of the service; None where there never are any.
+            worker: number of this worker in it.
         """
         n = POLL_BURST_PACKETS
         self.queues = queues
@@ -108,11 +124,47 @@ class Loop:
         }
         for name, array in self._arrays.items():
             self.record[name] = array.ctypes.data
+        self.rules = Rulebook(1) if rules is None else rules
+        self.pipe = self._pipe(worker)
+        self.record["pipe"] = self.pipe.ctypes.data
         self.record["queue_count"] = len(numbers)
         self.record["spins_max"] = SPINS_MAX // max(1, len(numbers))
         for number in numbers:
             queues.records["owner"][number] = owner
+            queues.records["pending"][number] = 0  # what the one before us had not handed over is lost with it
             self._resume(queues.records[number])
+
+    def _pipe(self, worker: int) -> np.ndarray:
+        """Return what the pipeline works with, PIPE[1]: it goes by nothing yet."""
+        n, ports = POLL_BURST_PACKETS, len(self.queues.ports)
+        pipe = np.zeros(1, PIPE)
+        outlets = np.zeros(ports + 1, OUTLET)
+        by_port = [[number for number in self.numbers if self._port(number) == port] for port in range(ports)]
+        outlets["count"][1:] = [len(own) for own in by_port]
+        outlets["first"][1:] = np.cumsum([0, *map(len, by_port)])[:-1]
+        order = np.array([number for own in by_port for number in own], "u8")
+        self._pipe_arrays = {
+            "fields": np.zeros(n, FIELDS),
+            "passages": np.zeros(n, PASSAGE),
+            "frames": np.zeros(n, FRAME),
+            "verdicts": np.zeros(n, VERDICT),
+            "places": np.zeros(n, "u8"),
+            "stamps": np.zeros(STAMPS_MAX, "u8"),
+            "rows": np.zeros(DIMENSIONS_MAX, "u8"),
+            "outlets": outlets,
+            "outlet_queues": np.uint64(self.queues.records.ctypes.data) + np.uint64(QUEUE_BYTES) * order,
+            "touched": np.zeros(len(self.numbers) + 1, "u8"),
+        }
+        for name, array in self._pipe_arrays.items():
+            pipe[name] = array.ctypes.data
+        pipe["published"], pipe["slots"] = self.rules.published_address, self.rules.slots_address
+        pipe["acknowledged"], pipe["worker"] = self.rules.acknowledged_address(worker), worker
+        pipe["learned"], pipe["port_count"] = self.rules.learned_address, ports
+        return pipe
+
+    def _port(self, number: int) -> int:
+        """Return the number of a queue's port, from 0."""
+        return int(self.queues.records["port"][number])
 
     def _is_whole(self, number: int) -> bool:
         """Whether a queue can be polled; the port of one that cannot is closed."""

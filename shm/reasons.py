@@ -77,6 +77,13 @@ class Reason(IntEnum):
     EXPECTATION_EXPIRED = 86  # stale: nobody came in time, or their parent went
     HELPER_DROPPED = 87  # expectations that made room for newer ones of their parent
     SAMPLED = 90  # packets with a reason that were kept for `explain`
+    # What a packet met in the pipeline (kernels/pipeline).
+    RULE_MISSED = 92  # no rule of its table is for such a packet
+    RULE_DROPPED = 93  # a rule sends it nowhere
+    RULE_TABLES = 94  # went through too many tables
+    OUTPUT_UNREACHABLE = 95  # this worker has no queue of that port
+    OUTPUT_FULL = 96  # the client of that port has left no room
+    OUTPUTS = 97  # frames output
 
 
 def word(reason: int) -> str | None:

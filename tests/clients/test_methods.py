@@ -7,7 +7,7 @@ import pytest
 from libraries import BOTH
 from zonetrack.clients import errors
 from zonetrack.clients.errors import Code, RemoteProtocolError
-from zonetrack.clients.methods import Limits, Methods, Timeouts, Zones, entry
+from zonetrack.clients.methods import Limits, Methods, Rules, Timeouts, Zones, entry
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,18 @@ QUESTIONS = {
         "timeouts.set",
         {"policy": 1, "timeouts": {"udp": 5, "icmp": None}},
     ),
+    "rules.get": (lambda ct: ct.rules.get(), "rules.get", {}),
+    "rules.check": (
+        lambda ct: ct.rules.check("{}", "json"),
+        "rules.check",
+        {"text": "{}", "format": "json"},
+    ),
+    "rules.load": (
+        lambda ct: ct.rules.load("actions=drop"),
+        "rules.load",
+        {"text": "actions=drop", "format": "text"},
+    ),
+    "rules.clear": (lambda ct: ct.rules.clear(), "rules.clear", {}),
     "timeouts.set_zone": (lambda ct: ct.timeouts.set_zone(7, 1), "timeouts.set", {"zone": 7, "policy": 1}),
 }
 
@@ -80,7 +92,13 @@ def test_what_goes_over_the_wire(ask, question):
 
 def test_every_method_is_asked_here():
     known = {"count", "delete", "call"}
-    for kind, prefix in ((Methods, ""), (Limits, "limits."), (Timeouts, "timeouts."), (Zones, "zones.")):
+    for kind, prefix in (
+        (Methods, ""),
+        (Limits, "limits."),
+        (Timeouts, "timeouts."),
+        (Zones, "zones."),
+        (Rules, "rules."),
+    ):
         for name, _ in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_") and name not in known:
                 assert any(question.startswith(prefix + name) for question in QUESTIONS), f"nobody asks {prefix + name}"

@@ -19,7 +19,7 @@ import numpy as np
 import ports
 import pytest
 from services import Service
-from zonetrack.clients.errors import Exit, NothingMatchedError
+from zonetrack.clients.errors import Exit, FailedError, NothingMatchedError
 from zonetrack.clients.port import PortClosedError, Queue, frames_of
 from zonetrack.clients.sending import Sending
 from zonetrack.clients.sync import connect
@@ -329,3 +329,115 @@ def test_clients_reload_and_stop_it(serve, tmp_path):
     assert service.wait() == Exit.OK
     with pytest.raises(Missing):
         segment.attach(service.instance, sealed=True)
+
+
+# ------------------------------------------------------------------------------------------------ rules
+FIREWALL = """
+priority=5,ip actions=ct(table=1,zone=9)
+table=1,priority=9,ct_state=+est+trk,in_port=lan actions=output:wan
+table=1,priority=9,ct_state=+est+trk,in_port=wan actions=output:lan
+table=1,priority=5,ct_state=+new+trk,in_port=lan actions=ct(commit,zone=9),output:wan
+"""
+
+
+def forwarded(queue):
+    """Return the frames that a rule has output to a port, as far as they have come."""
+    found = []
+    while queue.wait(0):
+        descriptors, frames = ports.receive(queue)
+        found += [frame for descriptor, frame in zip(descriptors, frames, strict=True) if descriptor["captured_bytes"]]
+    return found
+
+
+def until_answered(queue, packets, tag=0):
+    """Send packets, and wait for the answer of each; returns the verdicts, by tag."""
+    assert ports.send(queue, packets, tag) == len(packets)
+    verdicts = {}
+    while len(verdicts) < len(packets):
+        assert queue.wait(PATIENCE_MS), "no answer"
+        descriptors, _ = ports.receive(queue)
+        answers = descriptors[descriptors["flags"] & FrameFlag.FORWARDED == 0]
+        verdicts |= dict(zip(answers["tag"].tolist(), answers["verdict"], strict=True))
+    return [verdicts[tag + place] for place in range(len(packets))]
+
+
+def test_a_firewall_between_two_ports(serve, tmp_path):
+    file = tmp_path / "firewall.txt"
+    file.write_text(FIREWALL)
+    config = tmp_path / "zonetrack.toml"
+    config.write_text(f'rules = "{file}"\n')
+    service = serve("--config", config, "--port", "shm:lan", "--port", "shm:wan")
+    there, back = ports.udp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5, 53), ports.udp(b"\x0a\0\0\2", b"\x0a\0\0\1", 53, 5)
+    with Queue("lan", 0, service.instance) as lan, Queue("wan", 0, service.instance) as wan, ask(service) as ct:
+        assert label_of(until_answered(wan, [back])[0]) == "N>"
+        assert forwarded(lan) == []
+        until_answered(lan, [there])
+        assert forwarded(wan) == [there]
+        assert label_of(until_answered(wan, [back])[0]) == "E<"
+        assert forwarded(lan) == [back]
+        assert ct.count(zone=9) == 1
+        assert [rule["packets"] for rule in ct.rules.get()["rules"]] == [3, 0, 1, 1]
+        # a file that is wrong changes nothing, whoever asks for it
+        file.write_text(FIREWALL + "actions=output:dmz\n")
+        with pytest.raises(FailedError, match=r"firewall.txt: line 6: there is no port 'dmz': 1 is lan, 2 is wan"):
+            ct.reload()
+        os.kill(service.pid, signal.SIGHUP)
+        service.hear("there is no port 'dmz'")
+        assert len(ct.rules.get()["rules"]) == 4
+        file.write_text(FIREWALL + "priority=1,arp actions=NORMAL\n")
+        ct.reload()
+        service.hear("the configuration was read again")
+        shown = ct.rules.get()
+        assert len(shown["rules"]) == 5
+        assert [rule["packets"] for rule in shown["rules"]] == [3, 0, 0, 1, 1]
+
+
+def test_rules_change_while_packets_flow_and_none_is_lost(serve):
+    """Every packet gets its answer, and goes where one generation or the other sends it, whole."""
+    service = serve("--workers", 2, "--port", "shm:a,queues=2", "--port", "shm:b,queues=2", "--port", "shm:c,queues=2")
+    sets = [f"priority=5,in_port=a actions=output:{port},output:{port}\n" for port in "bc"]
+    with contextlib.ExitStack() as stack:
+        queues = {
+            (name, queue): stack.enter_context(Queue(name, queue, service.instance))
+            for name in "abc"
+            for queue in range(2)
+        }
+        ct = stack.enter_context(ask(service))
+        ct.rules.load(sets[0])
+        sent, came = 0, {"b": 0, "c": 0}
+        for turn in range(60):
+            queue = queues["a", turn % 2]
+            packets = ports.datagrams(20, first=20 * turn)
+            assert ports.send(queue, packets, 100) == 20
+            if turn % 3 == 0:
+                assert ct.rules.load(sets[turn % 2])["followed"]
+            answered = 0
+            while answered < 20:
+                assert queue.wait(PATIENCE_MS), "no answer"
+                answered += len(ports.receive(queue)[0])
+            sent += 20
+            for name in "bc":
+                frames = forwarded(queues[name, turn % 2])
+                pairs = sorted(frames)
+                assert pairs[::2] == pairs[1::2], "half of a rule"
+                came[name] += len(frames)
+        assert came["b"] + came["c"] == 2 * sent
+        assert min(came.values()) > 0
+        (rule,) = ct.rules.get()["rules"]
+        assert rule["packets"] * 2 <= came["b"] + came["c"]
+
+
+def test_rules_outlive_a_worker(serve):
+    service = serve("--port", "shm:a", "--port", "shm:b")
+    with Queue("a", 0, service.instance) as a, Queue("b", 0, service.instance) as b, ask(service) as ct:
+        ct.rules.load("actions=output:b")
+        for turn in range(3):
+            until_answered(a, ports.datagrams(4, first=4 * turn))
+            assert len(forwarded(b)) == 4
+            (worker,) = ct.workers()
+            os.kill(worker["pid"], signal.SIGKILL)
+            service.hear("it is started again")
+            service.hear("worker 0 is ready")
+        assert ct.rules.load("actions=IN_PORT")["followed"]
+        until_answered(a, ports.datagrams(2))
+        assert forwarded(b) == []

@@ -11,12 +11,15 @@ import pytest
 from zonetrack.clients.errors import Exit
 from zonetrack.clients.port import Queue
 from zonetrack.kernels.timeouts import Timeout
+from zonetrack.service import rules_compile, rules_text
 from zonetrack.service.board import Board
 from zonetrack.service.children import Child
+from zonetrack.service.rules import Names
 from zonetrack.service.worker import Worker
 from zonetrack.shm import port, roster, segment
 from zonetrack.shm.layout import GLOBAL, POLICY, CtState, Region
 from zonetrack.shm.queues import Queues
+from zonetrack.shm.rulebook import Rulebook
 from zonetrack.shm.sizing import Geometry
 
 INSTANCE = f"test-worker-{os.getpid()}"
@@ -194,3 +197,22 @@ def test_how_much_is_swept(place, count, limit, freed, passed_ms, share):
     counters[:] = freed
     slots = {"calm": worker._slots, "behind": worker._slots_behind, "none": 0}
     assert worker._to_sweep(1000 + passed_ms, counters) == slots[share]
+
+
+def test_a_worker_goes_by_rules_and_lets_go_of_them(place):
+    each = place()
+    each.worker.rules = book = Rulebook(1)
+    book.publish(rules_compile.compile_rules(rules_text.read("actions=IN_PORT", Names({"lab": 1}))))
+    each.start()
+    each.until_ready()
+    with Queue("lab", 0, INSTANCE) as queue:
+        ports.send(queue, ports.datagrams(3))
+        descriptors = []
+        while len(descriptors) < 6:
+            assert queue.wait(60_000)
+            descriptors += ports.receive(queue)[0].tolist()
+    assert book.picked_up(0)
+    assert book.hits()["packets"].tolist() == [3]
+    os.kill(each.child.pid, signal.SIGTERM)
+    assert each.end() == Exit.OK
+    assert book._acknowledged.tolist() == [0]

@@ -1,0 +1,181 @@
+"""Where frames go: into the rings of ports, a burst's frames of one ring handed over together.
+
+A worker writes only to rings of queues that it owns, so a port is reached by the queues of it that this worker has; of those
+a frame takes the one with the place of the queue it came from, so that a flow stays in order.  What goes nowhere is counted:
+a port of which this worker has no queue, a ring in which the client has left no room.
+
+The answers to those who sent the frames go the same way, in the order of the frames, and have no bytes: the frames are
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    DESCRIPTOR_BYTES,
+    FRAME_BYTES,
+    NO_TAG,
+    OUTLET,
+    OUTLET_BYTES,
+    QUEUE,
+    VERDICT_BYTES,
+    FrameFlag,
+    Link,
+    offset,
+)
+from ..shm.reasons import Reason
+from . import counters, learning, memory, ring
+from .flow_fields import fields_at
+from .jit import inlined, kernel
+from .stages import frame_at
+from .words import ONE, SIXTEEN, THREE, ZERO, u64
+
+queue_at = memory.record_at(QUEUE)
+outlet_at = memory.record_at(OUTLET)
+
+TX = offset(QUEUE, "tx")
+_OUTLET, _DESCRIPTOR, _FRAME, _VERDICT = (
+    u64(size) for size in (OUTLET_BYTES, DESCRIPTOR_BYTES, FRAME_BYTES, VERDICT_BYTES)
+)
+_NO_TAG = u64(NO_TAG)
+_FORWARDED, _QUIET = u64(FrameFlag.FORWARDED), u64(FrameFlag.QUIET)
+_FLAGS_SHIFT = u64(40)
+_SIX, _TWELVE, _FOURTEEN = u64(6), u64(12), u64(14)
+_VLAN_BITS = u64(0xFFF)
+
+
+@inlined
+def _place(pipe, address):
+    """Take the next place in a queue's ring back; returns its position, or the cursor's where there is no room.
+
+    Returns:
+        Position, and whether there is room.
+    """
+    queue = queue_at(address)
+    tx = ring.end_at(address + TX)
+    pending = u64(queue.pending)
+    if ring.room(tx, pending + ONE) <= pending:
+        queue.tx_full = queue.tx_full + ONE
+        return ZERO, False
+    if pending == ZERO:
+        memory.set_le64(pipe.touched + (pipe.touched_count << THREE), address)
+        pipe.touched_count = pipe.touched_count + ONE
+    queue.pending = pending + ONE
+    return tx.cursor + pending, True
+
+
+@kernel
+def _put(views, pipe, loop, address, i):
+    """Put frame ``i`` of the burst into a queue's ring."""
+    memory.apart()
+    position, there_is_room = _place(pipe, address)
+    if not there_is_room:
+        counters.count(views, Reason.OUTPUT_FULL)
+        return
+    frame = frame_at(loop.frames + i * _FRAME)
+    queue = queue_at(address)
+    tx = ring.end_at(address + TX)
+    slot = position & (u64(tx.slots) - ONE)
+    captured = u64(frame.captured_bytes)
+    memory.copy(ring.frame_of(tx, slot), u64(frame.address), captured)
+    place = ring.descriptor_of(tx, position)
+    ring.write(place, _NO_TAG, slot, captured, u64(frame.wire_bytes), u64(frame.link), _FORWARDED)
+    ring.write_verdict(place, loop.verdicts + i * _VERDICT)
+    queue.tx_bytes = queue.tx_bytes + u64(frame.wire_bytes)
+    counters.count(views, Reason.OUTPUTS)
+
+
+@kernel
+def to_port(views, pipe, loop, from_index, port, i):
+    """Send frame ``i`` of the burst out of a port.
+
+    Args:
+        views: record of shm.views of the worker, for its counters.
+        pipe: PIPE.
+        loop: POLL, whose burst it is.
+        from_index: u64, place in its port of the queue that the frame came from.
+        port: u64, its number.
+        i: u64.
+
+    Returns:
+        1 where this worker can reach the port, else 0.
+    """
+    memory.apart()
+    if port > pipe.port_count:
+        counters.count(views, Reason.OUTPUT_UNREACHABLE)
+        return ZERO
+    outlet = outlet_at(pipe.outlets + port * _OUTLET)
+    count = u64(outlet.count)
+    if count == ZERO:
+        counters.count(views, Reason.OUTPUT_UNREACHABLE)
+        return ZERO
+    place = u64(outlet.first) + (from_index if from_index < count else from_index % count)
+    _put(views, pipe, loop, memory.le64(pipe.outlet_queues + (place << THREE)), i)
+    return ONE
+
+
+@kernel
+def as_a_switch(views, pipe, loop, from_index, fields, i, now_s):
+    """Learn where frame ``i`` came from, and send it where its address was seen, or out of all other ports.
+
+    Args:
+        views, pipe, loop, from_index, i: as for `to_port`.
+        fields: address of its FIELDS.
+        now_s: u64, for what is learned.
+
+    Returns:
+        The ports it went out of.
+    """
+    memory.apart()
+    frame = frame_at(loop.frames + i * _FRAME)
+    in_port = u64(fields_at(fields).in_port)
+    if u64(frame.link) == u64(Link.ETHERNET) and u64(frame.captured_bytes) >= _FOURTEEN:
+        start = u64(frame.address)
+        vlan = u64(fields_at(fields).vlan) & _VLAN_BITS
+        learning.learn(pipe.learned, memory.be64(start + _SIX) >> SIXTEEN, vlan, in_port, now_s)
+        port = learning.where(pipe.learned, memory.be64(start) >> SIXTEEN, vlan, now_s)
+        if port == in_port:
+            return ZERO
+        if port != learning.NOWHERE and port <= pipe.port_count:
+            return to_port(views, pipe, loop, from_index, port, i)
+    went = ZERO
+    for j in range(pipe.port_count):
+        port = u64(j) + ONE
+        if port != in_port:
+            went += to_port(views, pipe, loop, from_index, port, i)
+    return went
+
+
+@kernel
+def answer(pipe, loop, address, count):
+    """Answer the descriptors of a burst to the queue they came from, but those of which no answer is wanted."""
+    memory.apart()
+    for i in range(count):
+        descriptor = loop.descriptors + u64(i) * _DESCRIPTOR
+        if (memory.le64(descriptor + SIXTEEN) >> _FLAGS_SHIFT) & _QUIET != ZERO:
+            continue
+        position, there_is_room = _place(pipe, address)
+        if not there_is_room:
+            continue
+        frame = frame_at(loop.frames + u64(i) * _FRAME)
+        tx = ring.end_at(address + TX)
+        place = ring.descriptor_of(tx, position)
+        slot = position & (u64(tx.slots) - ONE)
+        tag = memory.le64(descriptor)
+        ring.write(place, tag, slot, ZERO, u64(frame.wire_bytes), u64(frame.link), u64(frame.flags))
+        ring.write_verdict(place, loop.verdicts + u64(i) * _VERDICT)
+
+
+@kernel
+def hand_over(pipe):
+    """Let the clients of all rings that were written to have what is in them."""
+    memory.apart()
+    for i in range(pipe.touched_count):
+        address = memory.le64(pipe.touched + (u64(i) << THREE))
+        queue = queue_at(address)
+        tx = ring.end_at(address + TX)
+        pending = u64(queue.pending)
+        queue.pending = ZERO
+        ring.produce(tx, pending)
+        queue.wakes = queue.wakes + ring.wake(tx)
+        queue.tx_packets = queue.tx_packets + pending
+    pipe.touched_count = ZERO

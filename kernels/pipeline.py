@@ -1,0 +1,355 @@
+"""A burst through the rules: tables are looked up, what they say is done, and a ct is left to the tracker, for many at once.
+
+The caller goes back and forth: ``begin`` reads the burst, ``advance`` takes its packets on until some wait for a ct, and
+gathers those; the caller has them tracked, and calls again, until nothing is gathered; ``finish`` answers.
+
+    CLASSIFY --the rule of its table-->  RUN  --ct-->  TRACK  --verdict, table=N-->  CLASSIFY
+       |  no rule                         |  end         '-----verdict-->  RUN
+       '--> DONE <------------------------'
+
+In a group, packets go through in step.  So that this is as if they went one after the other, a group has no two packets of
+one connection, either way: the second one begins the next group.  Errors of ICMP and fragments, which are about others, go
+alone.
+
+Concurrency: the queues, the burst and all scratch memory are one worker's; nobody writes a generation while workers go by
+it.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    EXTENSION,
+    EXTENSION_BYTES,
+    FIELDS_BYTES,
+    FRAME_BYTES,
+    HIT,
+    HIT_BYTES,
+    NO_RECORD,
+    NO_TABLE,
+    OP,
+    OP_BYTES,
+    PASSAGE,
+    PASSAGE_BYTES,
+    PIPE,
+    QUEUE,
+    STAMPS_MAX,
+    VERDICT_BYTES,
+    FrameFlag,
+    Life,
+    OpKind,
+    Stage,
+    Step,
+    ZoneFrom,
+)
+from ..shm.reasons import Reason
+from . import classify, counters, endpoints, entries, flow_fields, intents, locks, memory, outputs
+from .classify import generation_at
+from .flow_fields import fields_at
+from .jit import inlined, kernel
+from .stages import frame_at
+from .verdicts import verdict_at
+from .words import EIGHT, LOW_16, ONE, SIXTEEN, THREE, ZERO, u64
+
+TABLES_MAX = u64(64)
+"""Tables that a packet goes through at most."""
+OPS_MAX = 4096
+"""Ops that a packet does between two ct at most; the rules of one file have fewer in a row than TABLES_MAX times this."""
+TURNS_MAX = 64 * 32
+"""Times that a burst is tracked at most: each packet alone, in each of its tables."""
+MS_PER_S = u64(1000)
+
+pipe_at = memory.record_at(PIPE)
+passage_at = memory.record_at(PASSAGE)
+op_at = memory.record_at(OP)
+hit_at = memory.record_at(HIT)
+extension_at = memory.record_at(EXTENSION)
+queue_at = memory.record_at(QUEUE)
+
+_FIELDS, _PASSAGE, _FRAME, _VERDICT, _OP, _HIT = (
+    u64(size) for size in (FIELDS_BYTES, PASSAGE_BYTES, FRAME_BYTES, VERDICT_BYTES, OP_BYTES, HIT_BYTES)
+)
+_NO_TABLE, _NO_RECORD = u64(NO_TABLE), u64(NO_RECORD)
+_STAMPS_MASK = u64(STAMPS_MAX - 1)
+_MIX = u64(0x9E3779B97F4A7C15)
+_VLAN_BITS = u64(0xFFF)
+_CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
+_OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO = (u64(kind) for kind in OpKind)
+_COMMIT = u64(FrameFlag.COMMIT)
+_QUERIES_4 = u64(sum(1 << kind for kind in (0, 8, 13, 14, 15, 16, 17, 18)))
+"""A bit for each type of ICMP that is about no other connection."""
+_QUERIES_6 = u64(128)
+"""Types of ICMPv6 from here on are about no other connection (RFC 4443 2.1)."""
+_TWENTY_FOUR = u64(24)
+
+
+# ------------------------------------------------------------------------------------------------ groups
+@inlined
+def _hash(fields):
+    """Return a number that packets of one connection share, either way; 0 for those that go alone."""
+    protocol = u64(fields.protocol)
+    ports = ZERO
+    if u64(fields.frag) != ZERO:
+        return ZERO
+    if protocol == endpoints.ICMP:
+        kind = u64(fields.sport)
+        if kind >= _TWENTY_FOUR or (_QUERIES_4 >> kind) & ONE == ZERO:
+            return ZERO
+    elif protocol == endpoints.ICMPV6:
+        if u64(fields.sport) < _QUERIES_6:
+            return ZERO
+    else:
+        ports = u64(fields.sport) ^ u64(fields.dport)
+    high = u64(fields.src[0]) ^ u64(fields.dst[0])
+    low = (u64(fields.src[1]) ^ u64(fields.dst[1])) + (ports << SIXTEEN) + protocol
+    return memory.mix(high ^ low ^ _MIX, _MIX ^ low) | ONE
+
+
+@inlined
+def _passage(pipe, i):
+    return passage_at(pipe.passages + i * _PASSAGE)
+
+
+@inlined
+def _next_group(pipe, count):
+    """Find the packets that go in step next; returns whether there are any."""
+    first = pipe.group_end
+    if first >= count:
+        return False
+    pipe.group_first = first
+    pipe.group = pipe.group + ONE
+    end = first
+    for _ in range(count - first):
+        hash_ = u64(_passage(pipe, end).hash)
+        if hash_ == ZERO:
+            if end == first:
+                end += ONE
+            break
+        stamp = pipe.stamps + (((hash_ >> THREE) & _STAMPS_MASK) << THREE)
+        if memory.le64(stamp) == pipe.group:
+            break
+        memory.set_le64(stamp, pipe.group)
+        end += ONE
+    pipe.group_end = end
+    return True
+
+
+@kernel
+def begin(pipe, loop, queue, count):
+    """Read a burst, and put all its packets before table 0.
+
+    Args:
+        pipe: PIPE, with a generation.
+        loop: POLL, with the burst's frames.
+        queue: QUEUE that it came from.
+        count: u64.
+    """
+    memory.apart()
+    in_port = u64(queue.port) + ONE
+    for i in range(count):
+        at = pipe.fields + u64(i) * _FIELDS
+        flow_fields.read(frame_at(loop.frames + u64(i) * _FRAME), in_port, at)
+        passage = _passage(pipe, u64(i))
+        passage.hash = _hash(fields_at(at))
+        passage.stage = _CLASSIFY
+        passage.table = ZERO
+        passage.steps = ZERO
+        passage.outputs = ZERO
+        passage.reason = ZERO
+        verdict = loop.verdicts + u64(i) * _VERDICT
+        memory.set_le64(verdict, ZERO)
+        memory.set_le64(verdict + EIGHT, _NO_RECORD)
+        memory.set_le64(verdict + SIXTEEN, ZERO)
+    pipe.group_end = ZERO
+    pipe.gathered = ZERO
+    pipe.group_first = ZERO
+
+
+# ------------------------------------------------------------------------------------------------ verdicts
+@kernel
+def _read_label(views, verdict, fields):
+    """Read the label of a packet's connection, if it is still there; a lock that is not to be had leaves it 0."""
+    memory.apart()
+    record = u64(verdict.record)
+    entry = entries.address(views, record)
+    intents.set_record(views, record, Step.UPDATE)
+    if locks.take(entry + entries.LOCK, views.me):
+        life = memory.acquire64(entry + entries.LIFE)
+        extension = u64(entries.entry_at(entry).extension)
+        is_it = entries.state_of(life) == u64(Life.LIVE) and entries.incarnation_of(life) == u64(verdict.incarnation)
+        if is_it and extension != ZERO:
+            label = extension_at(views.extensions + (extension - ONE) * u64(EXTENSION_BYTES)).label
+            fields.label[0] = label[0]
+            fields.label[1] = label[1]
+        locks.drop(entry + entries.LOCK)
+    intents.done(views)
+
+
+@inlined
+def _absorb(views, pipe, loop):
+    """Take the verdicts of those that were tracked, and send each on its way."""
+    for k in range(pipe.gathered):
+        i = memory.le64(pipe.places + (u64(k) << THREE))
+        memory.copy(loop.verdicts + i * _VERDICT, pipe.verdicts + u64(k) * _VERDICT, _VERDICT)
+        verdict = verdict_at(loop.verdicts + i * _VERDICT)
+        fields = fields_at(pipe.fields + i * _FIELDS)
+        fields.ct_state = verdict.ct_state
+        fields.zone = verdict.zone
+        fields.mark = verdict.mark
+        fields.label[0] = ZERO
+        fields.label[1] = ZERO
+        if u64(generation_at(pipe.generation).asks_label) != ZERO and u64(verdict.record) != _NO_RECORD:
+            _read_label(views, verdict, fields)
+        passage = _passage(pipe, i)
+        op = op_at(pipe.generation + u64(generation_at(pipe.generation).ops) + u64(passage.op) * _OP)
+        if u64(op.next_table) == _NO_TABLE:
+            passage.op = u64(passage.op) + ONE
+            passage.stage = _RUN
+        else:
+            passage.table = op.next_table
+            passage.stage = _CLASSIFY
+    pipe.gathered = ZERO
+
+
+# ------------------------------------------------------------------------------------------------ one packet
+@inlined
+def _look_up(pipe, passage, fields, bytes_):
+    """Find the rule of a packet's table, and count it; returns whether there is one."""
+    if u64(passage.steps) >= TABLES_MAX:
+        passage.reason = u64(Reason.RULE_TABLES)
+        return False
+    passage.steps = u64(passage.steps) + ONE
+    number = classify.classify(pipe.generation, u64(passage.table), fields, pipe.rows)
+    if number == classify.NO_RULE:
+        passage.reason = u64(Reason.RULE_MISSED)
+        return False
+    hit = hit_at(pipe.hits + number * _HIT)
+    hit.packets = hit.packets + ONE
+    hit.bytes = hit.bytes + bytes_
+    rule = classify.rule_at(classify.rule_of(pipe.generation, number))
+    passage.op = rule.first_op
+    passage.op_end = u64(rule.first_op) + u64(rule.op_count)
+    return True
+
+
+@inlined
+def _gather(pipe, frame, op, fields, queue, i):
+    """Put a packet among those that are tracked next."""
+    k = pipe.gathered
+    memory.set_le64(pipe.places + (k << THREE), i)
+    target = frame_at(pipe.frames + k * _FRAME)
+    memory.copy(pipe.frames + k * _FRAME, frame, _FRAME)
+    zone_from = u64(op.zone_from)
+    zone = u64(op.zone)
+    if zone_from == u64(ZoneFrom.VLAN):
+        zone = u64(fields.vlan) & _VLAN_BITS
+    elif zone_from == u64(ZoneFrom.IN_PORT):
+        zone = u64(fields.in_port)
+    elif zone_from == u64(ZoneFrom.PORT):
+        zone = u64(queue.zone) & LOW_16
+    target.zone = zone
+    flags = u64(target.flags) & ~_COMMIT
+    target.flags = flags | (_COMMIT if u64(op.commit) != ZERO else ZERO)
+    asked = u64(op.action)
+    target.action = pipe.generation + asked if asked != ZERO else ZERO
+    pipe.gathered = k + ONE
+
+
+@kernel
+def _take_on(views, pipe, loop, queue, i, now_s):
+    """Take one packet on until it waits for a ct, or is done."""
+    memory.apart()
+    passage = _passage(pipe, i)
+    at = pipe.fields + i * _FIELDS
+    fields = fields_at(at)
+    frame = loop.frames + i * _FRAME
+    ops = pipe.generation + u64(generation_at(pipe.generation).ops)
+    if u64(passage.stage) == _CLASSIFY and not _look_up(pipe, passage, at, u64(frame_at(frame).wire_bytes)):
+        passage.stage = _DONE
+        return
+    for _ in range(OPS_MAX):
+        if u64(passage.op) >= u64(passage.op_end):
+            break
+        op = op_at(ops + u64(passage.op) * _OP)
+        kind = u64(op.kind)
+        if kind == _CT:
+            passage.stage = _TRACK
+            _gather(pipe, frame, op, fields, queue, i)
+            return
+        if kind == _GOTO:
+            passage.table = op.argument
+            if not _look_up(pipe, passage, at, u64(frame_at(frame).wire_bytes)):
+                break
+            continue
+        if kind == _OUTPUT:
+            if u64(op.argument) != u64(fields.in_port):  # as OpenFlow has it: back only by IN_PORT
+                passage.outputs = u64(passage.outputs) + outputs.to_port(
+                    views, pipe, loop, u64(queue.index), u64(op.argument), i
+                )
+        elif kind == _IN_PORT:
+            passage.outputs = u64(passage.outputs) + outputs.to_port(
+                views, pipe, loop, u64(queue.index), u64(fields.in_port), i
+            )
+        elif kind == _NORMAL:
+            passage.outputs = u64(passage.outputs) + outputs.as_a_switch(
+                views, pipe, loop, u64(queue.index), at, i, now_s
+            )
+        else:
+            fields.ct_state = ZERO
+            fields.zone = ZERO
+            fields.mark = ZERO
+            fields.label[0] = ZERO
+            fields.label[1] = ZERO
+        passage.op = u64(passage.op) + ONE
+    passage.stage = _DONE
+
+
+@kernel
+def advance(views, pipe, loop, queue, count, now_ms):
+    """Take the packets of a burst on, as far as they come without the tracker.
+
+    Args:
+        views: record of shm.views of the worker.
+        pipe: PIPE; those it gathered have their verdicts.
+        loop: POLL, with the burst.
+        queue: QUEUE that it came from.
+        count: u64, packets of the burst.
+        now_ms: u64, of the burst.
+
+    Returns:
+        How many packets are gathered in `pipe.frames`, to be tracked before the next call; 0 when all are done.
+    """
+    memory.apart()
+    if pipe.gathered != ZERO:
+        _absorb(views, pipe, loop)
+    now_s = now_ms // MS_PER_S
+    for _ in range(count + ONE):
+        for i in range(pipe.group_first, pipe.group_end):
+            if u64(_passage(pipe, u64(i)).stage) < _TRACK:
+                _take_on(views, pipe, loop, queue, u64(i), now_s)
+        if pipe.gathered != ZERO or not _next_group(pipe, count):
+            break
+    return pipe.gathered
+
+
+@kernel
+def finish(views, pipe, loop, address, count):
+    """Say what became of a burst: counters, answers, and what was output handed over.
+
+    Args:
+        views, pipe, loop, count: as for `advance`.
+        address: of the QUEUE that it came from.
+    """
+    memory.apart()
+    for i in range(count):
+        passage = _passage(pipe, u64(i))
+        reason = u64(passage.reason)
+        if reason == ZERO:
+            if u64(passage.outputs) != ZERO:
+                continue
+            reason = u64(Reason.RULE_DROPPED)
+        counters.count(views, reason)
+        verdict = verdict_at(loop.verdicts + u64(i) * _VERDICT)
+        if u64(verdict.reason) == ZERO:
+            verdict.reason = reason
+    outputs.answer(pipe, loop, address, count)
+    outputs.hand_over(pipe)

@@ -1,0 +1,263 @@
+"""Bursts through rules: as if each packet went alone, through all its tables, before the next."""
+
+import numpy as np
+import pytest
+import reference_pipeline
+from ports import receive, udp
+from ruled import Switch, Tracker
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.l2 import ARP, Dot1Q, Ether
+from zonetrack.service import rules_compile
+from zonetrack.service.rules import Ct, CtClear, Goto, InPort, Masked, Output, Rule
+from zonetrack.shm.layout import NO_TABLE, CtState, FrameFlag, ZoneFrom
+from zonetrack.shm.reasons import Reason
+
+NOW_MS = 1_000_000
+NEW, EST, INV = (CtState.TRK | one for one in (CtState.NEW, CtState.EST, CtState.INV))
+RPL = EST | CtState.RPL
+
+FIREWALL = """
+priority=9,arp actions=output:a,output:b
+priority=5,ip actions=ct(table=1,zone=7)
+table=1,priority=9,ct_state=+est+trk,in_port=a actions=output:b
+table=1,priority=9,ct_state=+est+trk,in_port=b actions=output:a
+table=1,priority=5,ct_state=+new+trk,in_port=a actions=ct(commit,zone=7),output:b
+"""
+
+
+def datagram(way=0, host=1):
+    """Return a datagram of a connection, or its answer."""
+    there = (bytes((10, 0, 0, host)), b"\x0a\0\0\x09")
+    return udp(*there, 1000, 53, b"x") if way == 0 else udp(*there[::-1], 53, 1000, b"y")
+
+
+# ------------------------------------------------------------------------------------------------ by hand
+def test_a_firewall():
+    with Switch(2, FIREWALL) as switch:
+        verdicts, came = switch.through("b", [datagram(1)])
+        assert (verdicts["ct_state"][0], verdicts["reason"][0]) == (NEW, Reason.RULE_MISSED)
+        assert came == {"a": [], "b": []}
+        verdicts, came = switch.through("a", [datagram(), datagram()])
+        assert verdicts["ct_state"].tolist() == [NEW, NEW]
+        assert came["b"] == [datagram(), datagram()]
+        verdicts, came = switch.through("b", [datagram(1)])
+        assert verdicts["ct_state"].tolist() == [RPL]
+        assert came["a"] == [datagram(1)]
+        arp = bytes(Ether(dst="ff:ff:ff:ff:ff:ff", src="02:00:00:00:00:01") / ARP())
+        assert switch.through("a", [arp])[1] == {"a": [], "b": [arp]}
+        hits = switch.rules.hits()
+        assert hits["packets"].tolist() == [1, 4, 0, 1, 2]
+        assert hits["bytes"].tolist() == [len(arp), 4 * len(datagram()), 0, len(datagram()), 2 * len(datagram())]
+
+
+def test_in_one_burst_a_later_packet_sees_what_an_earlier_one_did():
+    """Both ways of a connection in one burst: the answer meets the rule for established ones."""
+    text = """
+    priority=5,ip actions=ct(table=1)
+    table=1,ct_state=+new actions=ct(commit),IN_PORT
+    table=1,ct_state=+est actions=IN_PORT
+    """
+    with Switch(1, text) as switch:
+        verdicts, came = switch.through(
+            "a", [datagram(), datagram(host=2), datagram(1), datagram(1, 2), datagram(1, 3)]
+        )
+        assert verdicts["ct_state"].tolist() == [NEW, NEW, RPL, RPL, NEW]
+        assert sorted(came["a"]) == sorted([datagram(), datagram(host=2), datagram(1), datagram(1, 2), datagram(1, 3)])
+
+
+def test_a_ct_without_commit_makes_nothing():
+    with Switch(1, "actions=ct(zone=3),IN_PORT") as switch:
+        for _ in range(2):
+            assert switch.through("a", [datagram()])[0]["ct_state"].tolist() == [NEW]
+        assert switch.worker.counter(Reason.INSERT) == 0
+
+
+def test_client_says_commit_and_rules_do_not():
+    with Switch(1, "actions=ct(zone=3)") as switch:
+        switch.send("a", [datagram()], flags=FrameFlag.COMMIT)
+        switch.poll()
+        assert switch.worker.counter(Reason.INSERT) == 0
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [("zone=5", [5, 5]), ("zone=vlan", [7, 0]), ("zone=in_port", [2, 2]), ("zone=port", [66, 66])],
+)
+def test_zones(zone, expected):
+    tagged = bytes(Ether() / Dot1Q(vlan=7) / IP(src="10.0.0.1", dst="10.0.0.2") / UDP())
+    with Switch(2, f"actions=ct(commit,{zone})", zones=(65, 66)) as switch:
+        assert switch.through("b", [tagged, datagram()])[0]["zone"].tolist() == expected
+
+
+def test_ct_clear_forgets():
+    text = """
+    actions=ct(zone=4,table=1)
+    table=1 actions=ct_clear,goto_table:2
+    table=2,ct_state=-trk,ct_zone=0 actions=IN_PORT
+    """
+    with Switch(1, text) as switch:
+        assert switch.through("a", [datagram()])[1]["a"] == [datagram()]
+
+
+def test_a_pipeline_without_end_is_ended():
+    with Switch(1, "actions=ct(table=0)") as switch:
+        verdicts, _ = switch.through("a", [datagram(), datagram(host=2)])
+        assert verdicts["reason"].tolist() == [Reason.RULE_TABLES] * 2
+        assert switch.rules.hits()["packets"].tolist() == [2 * 64]
+
+
+def test_what_is_no_packet_at_all_meets_rules_too():
+    with Switch(2, "priority=1,ip,actions=drop\npriority=0,actions=output:b") as switch:
+        assert switch.through("a", [b"", b"\x01"])[1]["b"] == [b"", b"\x01"]
+
+
+def test_invalid_packets_can_be_told():
+    wrong = bytearray(datagram())
+    wrong[24] ^= 1  # the checksum of the IP header
+    with Switch(1, "actions=ct(table=1)\ntable=1,ct_state=+inv actions=IN_PORT") as switch:
+        verdicts, came = switch.through("a", [bytes(wrong), datagram()])
+        assert verdicts["reason"].tolist() == [Reason.L3CSUM_ERR, Reason.RULE_MISSED]
+        assert came["a"] == [bytes(wrong)]
+
+
+def test_errors_find_the_connection_that_an_earlier_packet_of_the_burst_made():
+    inner = IP(src="10.0.0.1", dst="10.0.0.9") / UDP(sport=1000, dport=53)
+    error = bytes(Ether() / IP(src="10.0.0.9", dst="10.0.0.1") / ICMP(type=3, code=3) / inner)
+    text = "actions=ct(table=1)\ntable=1,ct_state=+new actions=ct(commit)\ntable=1,ct_state=+rel actions=IN_PORT"
+    with Switch(1, text) as switch:
+        verdicts, came = switch.through("a", [datagram(), error])
+        assert verdicts["ct_state"][1] & CtState.REL
+        assert came["a"] == [error]
+
+
+def test_rules_change_between_bursts_and_no_packet_is_lost():
+    with Switch(2, "actions=output:b") as switch:
+        assert switch.through("a", [datagram()])[1]["b"] == [datagram()]
+        switch.send("a", [datagram()] * 3)
+        switch.load("actions=IN_PORT")
+        switch.poll()
+        assert [len(switch.came(name)[1]) for name in "ab"] == [3, 0]
+        switch.rules.withdraw()
+        switch.send("a", [datagram()])
+        switch.poll()
+        descriptors, frames = receive(switch.client("a"))
+        assert frames == [datagram()]
+        assert descriptors["verdict"]["ct_state"].tolist() == [NEW]
+
+
+# ------------------------------------------------------------------------------------------------ random ones
+HOSTS = ["10.0.0.1", "10.0.0.2", "10.0.1.1"]
+
+
+def packets(random, count):
+    """Return random packets between few hosts, and their fields."""
+    made = []
+    for _ in range(count):
+        src, dst = random.choice(HOSTS, 2, replace=False).tolist()
+        ports = [int(port) for port in random.choice([53, 80, 1000], 2)]
+        kind = random.choice(["udp", "tcp", "icmp"])
+        fields = {"eth_type": 0x800, "src": _number(src), "dst": _number(dst)}
+        vlan = int(random.choice([0, 0, 5, 6]))
+        ip = IP(src=src, dst=dst)
+        if kind == "icmp":
+            type_ = int(random.choice([8, 0]))
+            data = ip / ICMP(type=type_, id=7)
+            fields |= {"protocol": 1, "sport": type_}
+        elif kind == "udp":
+            data = ip / UDP(sport=ports[0], dport=ports[1])
+            fields |= {"protocol": 17, "sport": ports[0], "dport": ports[1]}
+        else:
+            flags = random.choice(["S", "SA", "A", "R"])
+            data = ip / TCP(sport=ports[0], dport=ports[1], flags=flags, seq=100, ack=100)
+            fields |= {"protocol": 6, "sport": ports[0], "dport": ports[1], "tcp_flags": int(data[TCP].flags)}
+        if vlan:
+            fields["vlan"] = 0x1000 | vlan
+        made.append((bytes(Ether() / Dot1Q(vlan=vlan) / data if vlan else Ether() / data), fields))
+    return made
+
+
+def _number(text):
+    return int.from_bytes(bytes(map(int, text.split("."))), "big")
+
+
+def _match(random):
+    masks = [
+        {"in_port": Masked(int(random.integers(1, 4)), 0xFFFF)},
+        {"protocol": Masked(int(random.choice([1, 6, 17])), 0xFF)},
+        {"src": Masked(_number("10.0.0.0"), 0xFFFFFF00)},
+        {"dst": Masked(_number("10.0.0.1"), 0xFFFFFFFF)},
+        {"dport": Masked(53, 0xFFFF)},
+        {"vlan": Masked(0x1005, 0x1FFF)},
+        {"zone": Masked(2, 0xFFFF)},
+        {"ct_state": Masked(CtState.TRK, CtState.TRK)},
+        {"ct_state": Masked(0, CtState.TRK)},
+        {"ct_state": Masked(NEW, NEW)},
+        {"ct_state": Masked(EST, EST)},
+        {"ct_state": Masked(RPL, RPL)},
+        {"ct_state": Masked(INV, INV)},
+    ]
+    found = {}
+    for one in random.choice(len(masks), int(random.integers(0, 3)), replace=False):
+        found |= masks[one]
+    return found
+
+
+def _ct(random, next_table):
+    number = int(random.choice([0, 2, 3]))
+    zone_from = ZoneFrom(random.choice([ZoneFrom.NUMBER, ZoneFrom.NUMBER, *ZoneFrom]))
+    return Ct(0 if zone_from else number, zone_from, commit=bool(random.random() < 0.5), next_table=next_table)
+
+
+def _actions(random, table, tables):
+    actions = []
+    for _ in range(int(random.integers(0, 3))):
+        port = int(random.integers(1, 4))
+        actions.append(
+            [Output(port), InPort(), CtClear(), _ct(random, NO_TABLE), Output(port)][int(random.integers(0, 5))]
+        )
+    later = [one for one in tables if one > table]
+    if later and (table == 0 or random.random() < 0.5):
+        next_table = int(random.choice(later))
+        actions.append(Goto(next_table) if random.random() < 0.4 else _ct(random, next_table))
+    return tuple(actions)
+
+
+def pipeline(random, rules):
+    """Return a random pipeline."""
+    tables = [0, 1, 2, 5]
+    made = {}
+    for table in tables:
+        made[table] = Rule(table, 0, actions=_actions(random, table, tables))
+    for _ in range(rules):
+        table = int(random.choice(tables))
+        one = Rule(table, int(random.integers(1, 5)), 0, _match(random), _actions(random, table, tables))
+        made.setdefault(one.identity, one)
+    return list(made.values())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_packets_through_random_pipelines(seed):
+    random = np.random.default_rng(seed)
+    rules = pipeline(random, int(random.choice([4, 20, 60])))
+    zones = (11, 12, 13)
+    with Switch(3, slots=1024, zones=zones, connections=2000) as switch:
+        switch.rules.publish(rules_compile.compile_rules(rules))
+        reference = reference_pipeline.Pipeline(rules, Tracker(2000), zones)
+        for turn in range(3):
+            name = "abc"[turn % 3]
+            burst = packets(random, 32)
+            verdicts, came = switch.through(name, [data for data, _ in burst], NOW_MS + turn)
+            expected = [reference.go(data, fields | {"in_port": 1 + turn % 3}, NOW_MS + turn) for data, fields in burst]
+            for field in ("ct_state", "reason", "zone", "direction", "flags", "state", "mark"):
+                assert verdicts[field].tolist() == [int(verdict[field]) for verdict, _, _ in expected], field
+            for number, port in enumerate("abc", 1):
+                out = [
+                    data
+                    for (data, _), (_, ports, _) in zip(burst, expected, strict=True)
+                    for one in ports
+                    if one == number
+                ]
+                assert sorted(came[port]) == sorted(out)
+        numbered = rules_compile.ordered(rules)
+        assert switch.rules.hits()["packets"].tolist() == [reference.hits[id(rule)] for rule in numbered]
+        assert sum(reference.hits.values()) > 96
