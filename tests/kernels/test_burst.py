@@ -202,3 +202,74 @@ def test_a_tuple_may_be_used_again_and_again_before_the_dead_leave_the_index(ben
     assert bench.counter(Reason.SPLIT) == 0
     bench.settle()
     assert bench.count() == 0
+
+
+# ------------------------------------------------------------------------------------------------ the other profile
+@pytest.fixture
+def ovs():
+    """A bench where Open vSwitch's rules hold."""
+    made = Bench(segment.anonymous(Geometry(2000, 16, 125)))
+    made.table.array(Region.CONTROL, "zones", ZONE)["settings"] |= np.uint16(Setting.OVS)
+    return made
+
+
+OPENED = (tcp("S", 100), tcp("SA", 500, 101, reply=True), tcp("A", 101, 501))
+
+
+def test_a_connection_of_the_ovs_profile(ovs):
+    verdicts = ovs.track(*OPENED, tcp("A", 101 + (1 << 20), 501), udp(), udp(), udp(reply=True))
+    assert states(verdicts) == [NEW, REPLY, EST, EST, NEW, NEW, REPLY]
+    assert verdicts["timeout_ms"].tolist() == [30_000, 30_000, 86_400_000, 86_400_000, 60_000, 60_000, 30_000]
+    assert verdicts["state"].tolist()[:4] == [0x02, 0x24, 0x44, 0x44]
+    assert set(verdicts["flags"].tolist()) == {VerdictFlag.COMMITTED}
+
+
+def test_in_the_ovs_profile_a_syn_opens_anew_what_is_over(ovs):
+    before = ovs.track(*OPENED, tcp("R", 101), now_ms=1000)
+    after = ovs.track(tcp("S", 9000), tcp("SA", 700, 9001, reply=True), now_ms=2000)
+    assert states(after) == [NEW, REPLY]
+    assert after["incarnation"][0] != before["incarnation"][0] or after["record"][0] != before["record"][0]
+    ovs.settle()
+    assert ovs.count() == 1
+
+
+def test_in_the_ovs_profile_a_syn_without_commit_ends_what_is_over(ovs):
+    ovs.track(*OPENED, tcp("R", 101))
+    assert states(ovs.track(tcp("S", 9000), commit=False)) == [NEW]
+    ovs.settle()
+    assert ovs.count() == 0
+
+
+def test_in_the_ovs_profile_nothing_but_the_lengths_decides_when_a_connection_is_gone(ovs):
+    ovs.track(*OPENED, now_ms=1000)
+    assert states(ovs.track(tcp("S", 77), now_ms=86_400_999)) == [EST]
+    assert states(ovs.track(tcp("S", 77), now_ms=2 * 86_401_000)) == [NEW]
+    assert ovs.counter(Reason.EXPIRED_ON_LOOKUP) == 1
+
+
+def test_in_the_ovs_profile_what_is_refused_has_its_reason(ovs):
+    verdicts = ovs.track(
+        *OPENED, tcp("PA", 101 + (1 << 20), 501) / b"far", tcp("SA", 1, 2, sport=4), tcp("SF", 1, sport=5)
+    )
+    assert states(verdicts)[3:] == [INVALID] * 3
+    assert verdicts["reason"].tolist()[3:] == [
+        Reason.TCP_SEQ_CHK_FAILED,
+        Reason.TCP_NEW_REFUSED,
+        Reason.INVALID_TCP_FLAGS,
+    ]
+    assert ovs.counter(Reason.INVALID) == 3
+
+
+def test_in_the_ovs_profile_a_limit_leaves_a_packet_new(ovs):
+    quota = ovs.table.array(Region.CONTROL, "quotas", QUOTA)
+    quota["has_limit"][0], quota["limit"][0] = 1, 1
+    verdicts = ovs.track(udp(), udp(sport=2))
+    assert states(verdicts) == [NEW, NEW]
+    assert verdicts["reason"].tolist() == [Reason.NONE, Reason.ZONE_FULL]
+
+
+def test_what_needs_no_seq_check_says_so(ovs):
+    ovs.table.array(Region.CONTROL, "zones", ZONE)["settings"] &= np.uint16(0xFFFF & ~Setting.SEQ_CHECK)
+    verdicts = ovs.track(*OPENED, tcp("PA", 101 + (1 << 20), 501) / b"far")
+    assert (states(verdicts)[3], verdicts["reason"][3]) == (EST, Reason.TCP_SEQ_CHK_BYPASS)
+    assert (ovs.counter(Reason.TCP_SEQ_CHK_BYPASS), ovs.counter(Reason.INVALID)) == (1, 0)
