@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.connections import PEER_STATES, TCP_STATES, endpoint
-from ..kernels.endpoints import TCP
+from ..clients.connections import PEER_STATES, SCTP_STATES, TCP_STATES, endpoint
+from ..kernels.endpoints import SCTP, TCP
+from ..kernels.sctp_states import Chunk
 from ..shm.layout import NO_RECORD, PacketKind, SampleFlag, Status
 from ..shm.reasons import Reason
 
@@ -158,6 +159,13 @@ def flags_of(tcp_flags: int) -> str:
     return "".join(name for bit, name in enumerate(FLAGS) if tcp_flags >> bit & 1) or "none"
 
 
+def chunks_of(arrival: Arrival) -> list[str]:
+    """Return the names of the chunks of an SCTP packet; nothing of what is none."""
+    if arrival.kind != PacketKind.SCTP or arrival.protocol != SCTP:
+        return []
+    return [chunk.name for chunk in Chunk if arrival.tcp_flags >> chunk & 1]
+
+
 def tuple_of(arrival: Arrival) -> dict[str, Any]:
     """Return what it was looked up by, as connections are shown: addresses, and ports where it has any."""
     if not any(address for address, _ in arrival.ends):
@@ -211,6 +219,8 @@ def line(arrival: Arrival) -> str:
         return f"{header_ends(arrival)}{family} error type {kind} code {code} about {pair} {named}"
     if arrival.protocol in ICMP:
         return f"{pair} {named} type {kind} code {code} id {arrival.icmp_word & 0xFFFF}"
+    if chunks := chunks_of(arrival):
+        return f"{pair} {named} {', '.join(chunks)} tag 0x{arrival.seq:08x}"
     numbers = segment(arrival)
     if not numbers:
         return f"{pair} {named} length {max(0, arrival.payload_bytes)}"
@@ -223,8 +233,10 @@ def line(arrival: Arrival) -> str:
 
 def state_name(arrival: Arrival) -> str | None:
     """Return the protocol state of its connection after it, both sides' in the `ovs` profile; None where it has none."""
-    if arrival.id is None or arrival.protocol != TCP:
+    if arrival.id is None or arrival.protocol not in (TCP, SCTP):
         return None
+    if arrival.protocol == SCTP:
+        return None if arrival.is_ovs else SCTP_STATES[arrival.state % len(SCTP_STATES)]
     if arrival.is_ovs:
         return " / ".join(PEER_STATES[min(side, 10)] for side in (arrival.state & 0xF, arrival.state >> 4))
     return TCP_STATES[arrival.state] if arrival.state < len(TCP_STATES) else str(arrival.state)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..kernels import tcp_states
 from ..kernels.tcp_states import Segment
-from ..shm.layout import TCP_PEERS, CtState, Setting, VerdictFlag, Way
+from ..shm.layout import SCTP_ASSOCIATION, TCP_PEERS, CtState, Setting, VerdictFlag, Way
 from ..shm.reasons import Reason, word
 from . import arrivals, labels, windows
 from .arrivals import Arrival
@@ -84,9 +84,28 @@ def _segment(arrival: Arrival) -> Segment:
     return Segment(int(tcp_states.SEGMENTS[arrival.tcp_flags & 0xFF]))
 
 
+def _sender(arrival: Arrival) -> str:
+    return "opener" if arrival.way == Way.ORIG else "other side"
+
+
 def _no_transition(arrival: Arrival) -> str:
-    sender = "opener" if arrival.way == Way.ORIG else "other side"
-    return f"in state {arrivals.state_name(arrival)} no {_segment(arrival).name} from the {sender} is expected"
+    name = _segment(arrival).name
+    return f"in state {arrivals.state_name(arrival)} no {name} from the {_sender(arrival)} is expected"
+
+
+def _no_chunk(arrival: Arrival) -> str:
+    chunks = ", ".join(arrivals.chunks_of(arrival)) or "such chunk"
+    if not arrival.found:
+        return f"{chunks} of no association that is known, and none begins with that"
+    return f"in state {arrivals.state_name(arrival)} no {chunks} from the {_sender(arrival)} is expected"
+
+
+def _tag(arrival: Arrival) -> str:
+    if not arrival.found:
+        return f"tag 0x{arrival.seq:08x}: an INIT carries none"
+    known = int(np.frombuffer(arrival.contents, SCTP_ASSOCIATION)[0]["tag"][arrival.way])
+    wanted = f"0x{known:08x}" if known else "one that was not seen yet"
+    return f"tag 0x{arrival.seq:08x}, {wanted} expected from the {_sender(arrival)}; or a stale one is announced"
 
 
 def _cannot_open(arrival: Arrival) -> str:
@@ -200,10 +219,8 @@ ROWS: dict[str, Row] = {
         NOTHING,
     ),
     "SCTP_CHUNK": Row(says("its chunks cannot be, or do not go together"), "RFC 9260 3", NOTHING),
-    "SCTP_TAG": Row(says("its verification tag is not that of the association"), "RFC 9260 8.5", NOTHING),
-    "SCTP_STATE": Row(
-        says("no such chunk is expected in the state of the association"), "what no row mentions is invalid", NOTHING
-    ),
+    "SCTP_TAG": Row(_tag, "RFC 9260 8.5: who was not told the tag is no part of the association", NOTHING),
+    "SCTP_STATE": Row(_no_chunk, "what no row mentions is invalid (docs/sctp-states.md)", NOTHING),
     "TCP_SEQ_CHK_FAILED": Row(_broken, "the windows of both sides (kernels/ovs_tcp)", with_("seq_check=off")),
     "TCP_SEQ_CHK_BYPASS": Row(_broken, "seq_check is off, so it passed", NOTHING),
     "HELPER_REFUSED": Row(

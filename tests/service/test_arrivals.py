@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tables
+from associations import raw
 from bursts import CLIENT, ROUTER, SERVER, Bench, frames_of, tcp, udp
 from scapy.all import ARP, ICMP, IP, TCP, Ether, ICMPv6EchoReply, IPerror, IPv6, Raw, UDPerror
 from zonetrack.kernels import replay
@@ -56,6 +57,15 @@ def test_a_segment_that_passes(bench):
 def test_ipv6_and_icmp(bench):
     sent = Ether() / IPv6(src="2001:db8::2", dst="2001:db8::1") / ICMPv6EchoReply(id=9)
     assert arrivals.line(sampled(bench, sent)) == "2001:db8::2 > 2001:db8::1 icmpv6 type 129 code 0 id 9"
+
+
+def test_an_association(bench):
+    arrival = accepted(bench, Ether() / IP(raw("c", "INIT")))
+    assert arrivals.line(arrival) == "192.0.2.1:40000 > 198.51.100.1:3868 sctp INIT tag 0x00000000"
+    assert arrivals.state_name(arrival) == "CLOSED"
+    arrival = sampled(bench, Ether() / IP(raw("c", ("SACK", "DATA"), 7)))
+    assert arrivals.line(arrival) == "192.0.2.1:40000 > 198.51.100.1:3868 sctp OTHER, DATA tag 0x00000007"
+    assert arrivals.chunks_of(arrival) == ["OTHER", "DATA"] and arrivals.chunks_of(accepted(bench, udp())) == []
 
 
 def test_an_error_and_what_it_quotes(bench):

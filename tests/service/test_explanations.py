@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import tables
+from associations import OPENED, raw
 from bursts import CLIENT, ROUTER, SERVER, Bench, tcp, udp
 from scapy.all import ICMP, IP, TCP, Ether, IPerror, Raw, UDPerror
 from zonetrack.service import arrivals, explanations
@@ -35,6 +36,10 @@ def error(quoted):
 
 def data(seq, ack, length=500):
     return tcp("PA", seq, ack) / Raw(bytes(length))
+
+
+def sctp(side, chunks, tag=None):
+    return Ether() / IP(raw(side, chunks, tag))
 
 
 QUOTED = IPerror(src=CLIENT, dst=SERVER) / UDPerror(sport=9, dport=53) / b"12345678"
@@ -102,6 +107,21 @@ SCENES = {
     "error": ({}, [error(QUOTED)], Reason.ICMP_UNMATCHED, [f"{CLIENT}:9 > {SERVER}:53 udp"]),
     "type": ({}, [Ether() / IP(src=CLIENT, dst=SERVER) / ICMP(type=40)], Reason.ICMP_TYPE, ["opens nothing"]),
     "quoted nothing": ({}, [error(Raw(b"x"))], Reason.ICMP_INNER, ["cannot be read"]),
+    "sctp data first": ({}, [sctp("c", "DATA")], Reason.SCTP_STATE, ["DATA of no association that is known"]),
+    "sctp heartbeat": (
+        {},
+        [sctp("c", "HEARTBEAT"), sctp("s", "SHUTDOWN_ACK")],
+        Reason.SCTP_STATE,
+        ["in state HEARTBEAT_SENT no SHUTDOWN_ACK from the other side is expected"],
+    ),
+    "sctp tag": (
+        {},
+        [*(sctp(*step.split()) for step in OPENED), sctp("c", "DATA", 0xDEAD)],
+        Reason.SCTP_TAG,
+        ["tag 0x0000dead, 0x2222bbbb expected from the opener"],
+    ),
+    "sctp init with a tag": ({}, [sctp("c", "INIT", 7)], Reason.SCTP_TAG, ["tag 0x00000007: an INIT carries none"]),
+    "sctp chunks": ({}, [sctp("c", ("INIT", "DATA"))], Reason.SCTP_CHUNK, ["do not go together"]),
     "ovs window": (
         {"profile": "ovs"},
         [*handshake(), data(19500, 5001)],
