@@ -137,12 +137,11 @@ def take(views, frame, i, now_ms, verdict_address):
     sample.payload_bytes = parsed.payload_bytes
     sample.ip_bytes = parsed.ip_bytes
     sample.l4_bytes = parsed.l4_bytes
-    sample.options_bytes = parsed.options_bytes
     sample.timeout_ms = verdict.timeout_ms
     sample.icmp_word = parsed.icmp_word
     sample.settings = zones.settings_of(views, u64(parsed.zone))
     sample.win = parsed.win
-    sample.tcp_flags = u64(parsed.tcp_flags) & LOW_8
+    sample.tcp_flags = parsed.tcp_flags
     sample.state = verdict.state
     sample.reason = verdict.reason
     sample.ct_state = verdict.ct_state

@@ -577,14 +577,13 @@ SAMPLE = np.dtype(
         ("payload_bytes", "u4"),
         ("ip_bytes", "u4"),
         ("l4_bytes", "u4"),
-        ("options_bytes", "u4"),  # TCP options
         ("captured_bytes", "u4"),  # from the IP header on
         ("timeout_ms", "u4"),  # remaining after the packet
         ("icmp_word", "u4"),  # as PARSED has it
         ("settings", "u4"),  # of the zone
         ("win", "u2"),
         ("status", "u2"),  # Status bits of the record
-        ("tcp_flags", "u1"),
+        ("tcp_flags", "u2"),  # as PARSED has it
         ("state", "u1"),  # protocol state after the packet
         ("reason", "u1"),  # Reason
         ("ct_state", "u1"),  # CtState bits of the verdict
@@ -592,6 +591,7 @@ SAMPLE = np.dtype(
         ("kind", "u1"),  # PacketKind
         ("flags", "u1"),  # SampleFlag bits
         ("policy", "u1"),  # timeout policy of the record
+        ("reserved", "u1", (3,)),
     ],
     align=True,
 )
