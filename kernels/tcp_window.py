@@ -285,9 +285,10 @@ def _first_of_side(protocol, way, parsed):
     sender.end = end
     sender.maxend = end
     sender.maxwin = at_least_one(u64(parsed.win))
-    offered = offers(parsed)
-    sender.scale = offered & LOW_8
-    sender.flags = (u64(sender.flags) & LIBERAL) | (offered >> EIGHT)
+    if u64(parsed.options_bytes) != ZERO:  # without any, it stays as the SYN before it had offered
+        offered = offers(parsed)
+        sender.scale = offered & LOW_8
+        sender.flags = (u64(sender.flags) & LIBERAL) | (offered >> EIGHT)
     # RFC 7323 2.2: decided by the answer.  Before that, a second SYN must not take away the scale of the first.
     if way != ZERO and u64(sender.flags) & u64(receiver.flags) & SCALES == ZERO:
         sender.scale = ZERO

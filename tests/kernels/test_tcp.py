@@ -3,7 +3,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scripts
 import segments
 import tracker
 from segments import tcp
@@ -17,14 +16,8 @@ from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, Setting, Status, Way
 from zonetrack.shm.reasons import Reason
 
 TESTS = Path(__file__).parents[1]
-SCRIPTS = sorted((TESTS / "scripts").glob("*.txt"))
 MATRIX = json.loads((TESTS / "data" / "netfilter-tcp-matrix.json").read_text())
 OPTIONS = "mss1460 sackok ws7"
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script(script):
-    assert scripts.run(script) == []
 
 
 # ---------------------------------------------------------------------------------------------------- the live matrix

@@ -1,4 +1,4 @@
-"""Packet scripts: one line a packet, readable by a network engineer.
+"""Packet scripts: one line a packet, readable by a network engineer, run as real packets through the tracker.
 
     # simultaneous close
     settings be_liberal -loose max_retrans=5
@@ -7,30 +7,67 @@
     +59s                                  SYN_RECV     live
     +1s                                   gone         swept
 
-A packet line: ``>`` from the client or ``<`` from the server, flags (``-`` for none), numbers, options in ``<...>``
-(tests/support/segments); then the state after it, the ct_state (new, est, inv; other side of the connection than at
-first is ``new`` in ``<``), and, where they matter, seconds to live and ``unreplied`` or ``assured``.  What is not
-written is not compared, but for unreplied and assured, which are written whenever they hold.
+Each script runs over IPv4 and IPv6, or over what ``family 4`` says; ``profile ovs`` has Open vSwitch's rules.
+
+A packet line: ``>`` from the client or ``<`` from the server; what it is; then the state of its connection after it
+(``gone`` when there is none), the ct_state (``inv``, ``untracked``, ``held``), and, where they matter, seconds to live and
+``unreplied`` or ``assured``, ``related``.  Seconds that are not written are not compared; the other words are written
+whenever they hold, but those that ``ovs`` has not.  Of ct_state the names are written as Open vSwitch has them
+(``est|rpl``); in ``netfilter``, where the arrow says it, ``rpl`` is left out.
+
+    S, SA, - ...        a TCP segment with these flags: seq ack win len, options in <...> (tests/support/segments)
+    udp                 a datagram: len
+    echo, echo-reply    or ``icmp TYPE/CODE``: id len
+    error NAME          a router's ICMP error about the other side's latest packet (wire.ERRORS, or TYPE/CODE): quote N bytes
+    sctp CHUNK          tag, and itag of INIT and INIT-ACK
+    proto N             any other protocol: len
+
+TCP, UDP and SCTP have ports 40000 and 80, or ``sport`` and ``dport``.  A payload may be written: ``"HELLO\\r\\n"``.
+``bytes A-B`` makes a fragment of those bytes above IP; ``number`` tells datagrams apart.
+
+A segment has a state of TCP, and with ``profile ovs`` those of both peers: ``ESTABLISHED/SYN_SENT``; others are ``live``.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import segments
-import tracker
-from zonetrack.shm.layout import MAX_RETRANS_SHIFT, Setting
-
-_PACKET = re.compile(
-    r"(?P<way>[<>])\s+(?P<flags>[FSRPAUEC]+|-)\s+"
-    r"(?P<numbers>(?:(?:seq|ack|win|len)\s+\d+\s+)*)"
-    r"(?:<(?P<options>[^>]*)>\s+)?"
-    r"(?P<state>[A-Z_0-9]+|gone)\s+(?P<ct_state>new|est|inv)(?:\s+(?P<timeout>\d+)s)?(?:\s+(?P<status>unreplied|assured))?"
+import numpy as np
+import wire
+from bursts import Bench
+from zonetrack.kernels import burst, delete_list, sweep
+from zonetrack.kernels.jit import JIT
+from zonetrack.service import connections, labels
+from zonetrack.shm import segment
+from zonetrack.shm.layout import (
+    FRAME,
+    VERDICT,
+    ZONE,
+    CtState,
+    FrameFlag,
+    Link,
+    Region,
+    Setting,
+    VerdictFlag,
 )
-_WAIT = re.compile(r"\+(?P<seconds>\d+(?:\.\d+)?)s\s+(?P<state>[A-Z_0-9]+|gone)\s+(?P<fate>live|swept)")
-_LABELS = {"new": "N", "est": "E", "inv": "I"}
+from zonetrack.shm.sizing import Geometry
+
+BEGIN_MS = 1_000_000
+PORTS = {"c": 40000, "s": 80}
+NUMBERS = ("seq", "ack", "win", "len", "id", "sport", "dport", "tag", "itag", "number", "quote", "bytes")
+
+_STATE = r"(?P<state>[A-Z_0-9]+(?:/[A-Z_0-9]+)?|gone|live|-)"
+_PACKET = re.compile(
+    r"(?P<way>[<>])\s+"
+    r"(?P<what>[FSRPAUEC]+|-|udp|echo-reply|echo|(?:icmp|error|sctp|proto)\s+[\w/-]+)\s+"
+    rf"(?P<numbers>(?:(?:{'|'.join(NUMBERS)})\s+[\d-]+\s+)*)"
+    r"(?:<(?P<options>[^>]*)>\s+)?"
+    r'(?:"(?P<payload>[^"]*)"\s+)?'
+    rf"{_STATE}\s+(?P<ct_state>[a-z|]+)(?:\s+(?P<timeout>\d+)s)?(?P<status>(?:\s+[a-z]+)*)"
+)
+_WAIT = re.compile(rf"\+(?P<seconds>\d+(?:\.\d+)?)s\s+{_STATE}\s+(?P<fate>live|swept)")
 
 
 class Difference(NamedTuple):
@@ -42,26 +79,95 @@ class Difference(NamedTuple):
     seen: tuple
 
 
-def run(path: Path) -> list[Difference]:
-    """Run a script; return what went otherwise than it says."""
-    world = tracker.Tracker()
-    differences = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        text = line.partition("#")[0].strip()
-        if not text:
-            continue
-        if text.startswith("settings"):
-            for name in text.split()[1:]:
-                if name.startswith("max_retrans="):
-                    kept = world.settings & ~(0xFF << MAX_RETRANS_SHIFT)
-                    world.settings = kept | int(name.partition("=")[2]) << MAX_RETRANS_SHIFT
-                    continue
+class World:
+    """A small table with one zone, and the latest packet of each host."""
+
+    def __init__(self, family: int) -> None:
+        self.family = family
+        self.bench = Bench(segment.anonymous(Geometry(64, 2, 0)))
+        self.zone = self.bench.table.array(Region.CONTROL, "zones", ZONE)[:1]
+        self.now_ms = BEGIN_MS
+        self.latest: dict[str, bytes] = {}
+
+    @property
+    def is_ovs(self) -> bool:
+        """Whose rules hold."""
+        return bool(int(self.zone["settings"][0]) & Setting.OVS)
+
+    def set(self, text: str) -> None:
+        """Change settings of the zone: ``name``, ``-name``, ``max_retrans=N``."""
+        for name in text.split():
+            word = int(self.zone["settings"][0])
+            if name.startswith("max_retrans="):
+                self.zone["max_retrans"] = int(name.partition("=")[2])
+            else:
                 bit = Setting[name.lstrip("-").upper()]
-                world.settings = world.settings & ~bit if name.startswith("-") else world.settings | bit
-            continue
-        expected, seen = _wait(world, text) if text.startswith("+") else _packet(world, text)
-        if expected != seen:
-            differences.append(Difference(number, text, expected, seen))
+                self.zone["settings"] = word & ~bit if name.startswith("-") else word | bit
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and sweep."""
+        self.now_ms += round(1000 * seconds)
+        sweep.sweep(self.bench.views, np.uint64(self.now_ms), np.uint64(1 << 20))
+        delete_list.run(self.bench.views)
+
+    def close(self) -> None:
+        """End with nothing broken; the interpreter would take seconds to look."""
+        delete_list.run(self.bench.views)
+        if JIT:
+            self.bench.settle()
+
+    def track(self, packet: bytes) -> Any:
+        """Track one packet; returns its VERDICT."""
+        octets = np.frombuffer(packet, "u1").copy()
+        frames, verdicts = np.zeros(1, FRAME), np.zeros(1, VERDICT)
+        frames["address"], frames["link"] = octets.ctypes.data, Link.RAW_IP
+        frames["captured_bytes"] = frames["wire_bytes"] = len(octets)
+        frames["flags"] = FrameFlag.COMMIT
+        at = np.uint64(frames.ctypes.data), np.uint64(verdicts.ctypes.data)
+        burst.track_burst(self.bench.views, at[0], np.uint64(1), np.uint64(self.now_ms), at[1])
+        return verdicts[0]
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Return what is alive."""
+        return list(connections.listed(self.bench.table, self.now_ms))
+
+    def connection(self, verdict: Any) -> dict[str, Any] | None:
+        """Return the connection of a verdict, if it is there still; of one that names none, the only one that is there."""
+        alive = self.connections()
+        if verdict["incarnation"]:
+            number = int(verdict["incarnation"]) << 32 | int(verdict["record"])
+            return next((one for one in alive if one["id"] == number), None)
+        return alive[0] if len(alive) == 1 else None
+
+
+def state_of(connection: dict[str, Any] | None) -> str:
+    """Return the state as scripts have it."""
+    if connection is None:
+        return "gone"
+    if "state_orig" in connection:
+        return f"{connection['state_orig']}/{connection['state_reply']}"
+    return connection.get("state", "live")
+
+
+def run(path: Path, family: int) -> list[Difference]:
+    """Run a script over IPv4 or IPv6; return what went otherwise than it says."""
+    lines = [(n, line.partition("#")[0].strip()) for n, line in enumerate(path.read_text().splitlines(), 1)]
+    lines = [(n, text) for n, text in lines if text]
+    world, differences = World(family), []
+    for number, text in lines:
+        word, _, rest = text.partition(" ")
+        if word == "family":
+            if str(family) not in rest.split():
+                return []
+        elif word == "profile":
+            world.set("ovs" if rest.strip() == "ovs" else "-ovs")
+        elif word == "settings":
+            world.set(rest)
+        else:
+            expected, seen = _wait(world, text) if text.startswith("+") else _packet(world, text)
+            if expected != seen:
+                differences.append(Difference(number, text, expected, seen))
+    world.close()
     return differences
 
 
@@ -72,32 +178,78 @@ def _fields(pattern: re.Pattern, text: str) -> dict[str, str]:
     return match.groupdict()
 
 
-def _wait(world: tracker.Tracker, text: str) -> tuple[tuple, tuple]:
+def _wait(world: World, text: str) -> tuple[tuple, tuple]:
     fields = _fields(_WAIT, text)
-    world.now_ms += round(1000 * float(fields["seconds"]))
-    connection = world.find(segments.tcp("c", "", 0)[0]["key"])
-    seen = world.seen("", connection, tracker.Reason.NONE)
-    return (fields["state"], fields["fate"]), (seen.state, "swept" if connection is None else "live")
+    world.wait(float(fields["seconds"]))
+    alive = world.connections()
+    return (fields["state"], fields["fate"]), (state_of(alive[0] if alive else None), "live" if alive else "swept")
 
 
-def _packet(world: tracker.Tracker, text: str) -> tuple[tuple, tuple]:
+def _packet(world: World, text: str) -> tuple[tuple, tuple]:
     fields = _fields(_PACKET, text)
+    side = "c" if fields["way"] == ">" else "s"
     words = fields["numbers"].split()
-    numbers = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
-    segment = segments.tcp(
-        "c" if fields["way"] == ">" else "s",
-        fields["flags"].strip("-"),
-        numbers.get("seq", 0),
-        numbers.get("ack", 0),
-        numbers.get("win", 0),
-        numbers.get("len", 0),
-        fields["options"] or "",
-    )
-    seen = world.track(segment)
-    status = "assured" if seen.assured else "unreplied" if seen.unreplied else None
-    label = seen.label[0]
-    expected = (fields["state"], _LABELS[fields["ct_state"]], fields["status"])
-    found = (seen.state, label, status)
+    numbers = dict(zip(words[::2], words[1::2], strict=True))
+    datagram = _datagram(world, side, fields, numbers)
+    part = tuple(map(int, numbers["bytes"].split("-"))) if "bytes" in numbers else None
+    packet = datagram.packet(world.family, part, int(numbers.get("number", 1)))
+    world.latest[side] = packet
+    verdict = world.track(packet)
+    connection = world.connection(verdict)
+    found_state = "-" if fields["state"] == "-" else state_of(connection)
+    expected = fields["state"], fields["ct_state"], " ".join((fields["status"] or "").split())
+    seen = found_state, ct_state_of(verdict, world.is_ovs), "" if found_state == "-" else status_of(connection)
     if fields["timeout"] is not None:
-        return (*expected, int(fields["timeout"])), (*found, seen.timeout_s)
-    return expected, found
+        return (*expected, int(fields["timeout"])), (*seen, connection["timeout"] if connection else None)
+    return expected, seen
+
+
+def ct_state_of(verdict: Any, is_ovs: bool) -> str:
+    """Return a verdict's ct_state as scripts have it."""
+    if verdict["flags"] & VerdictFlag.HELD:
+        return "held"
+    if verdict["flags"] & VerdictFlag.UNTRACKED:
+        return "untracked"
+    bits = int(verdict["ct_state"]) & ~CtState.TRK
+    return "|".join(labels.names(bits if is_ovs else bits & ~CtState.RPL))
+
+
+def status_of(connection: dict[str, Any] | None) -> str:
+    """Return the words that scripts have for a connection's status."""
+    if connection is None:
+        return ""
+    status = set(connection["status"])
+    words = ["related"] if "related" in status else []
+    if "ovs" not in status:
+        words += ["assured"] if "assured" in status else [] if "seen_reply" in status else ["unreplied"]
+    return " ".join(words)
+
+
+def _datagram(world: World, side: str, fields: dict[str, str], numbers: dict[str, str]) -> wire.Datagram:
+    """Return what a packet line describes."""
+    what, *of = fields["what"].split()
+    number = {name: int(value) for name, value in numbers.items() if name != "bytes"}
+    ports = number.get("sport", PORTS[side]), number.get("dport", PORTS[wire.other(side)])
+    payload = bytes(number.get("len", 0))
+    if fields["payload"] is not None:
+        payload = fields["payload"].encode().decode("unicode_escape").encode()
+    if what == "udp":
+        return wire.udp(side, ports, payload)
+    if what in wire.QUERIES:
+        return wire.query(side, wire.QUERIES[what][world.family], 0, number.get("id", 7), payload)
+    if what == "icmp":
+        kind, _, code = of[0].partition("/")
+        return wire.query(side, int(kind), int(code or 0), number.get("id", 7), payload)
+    if what == "error":
+        kind, code = wire.ERRORS[of[0]][world.family] if of[0] in wire.ERRORS else map(int, of[0].split("/"))
+        header = 20 if world.family == 4 else 40
+        quoted = world.latest[wire.other(side)][: header + number.get("quote", 64)]
+        return wire.error("r", wire.other(side), kind, code, quoted)
+    if what == "sctp":
+        return wire.sctp(side, ports, number.get("tag", 0), of[0], number.get("itag", 0))
+    if what == "proto":
+        return wire.other_protocol(side, int(of[0]), payload)
+    flags, options = what.strip("-"), fields["options"] or ""
+    return wire.tcp(
+        *(side, ports, flags, number.get("seq", 0), number.get("ack", 0), number.get("win", 0), options), payload
+    )
