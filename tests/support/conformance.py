@@ -11,30 +11,36 @@ import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NamedTuple
 
 import corpus
 import numpy as np
 from zonetrack.kernels.clock import BEGIN_MS
 from zonetrack.service import connections, labels, replay, warmup
-from zonetrack.shm.layout import CLOCK, NO_RECORD, VerdictFlag
+from zonetrack.shm.layout import CLOCK, NO_RECORD
 from zonetrack.shm.reasons import Reason
 
 
 class Run(NamedTuple):
     """A run of another tracker, and how the same is asked of a replay."""
 
-    profile: str
     options: dict[str, Any]
     as_captured: bool = False
     """Only captures of which the other saw each packet as it is in the file (tests/support/corpus.told)."""
 
+    @property
+    def profile(self) -> str:
+        """Whose rules decide."""
+        return self.options.get("profile", "netfilter")
+
 
 RUNS = {
-    "kernel-nocsum": Run("netfilter", {"verify": False}),
-    "kernel-csum": Run("netfilter", {}, as_captured=True),
-    "kernel-liberal": Run("netfilter", {"verify": False, "liberal": True}),
+    "kernel-nocsum": Run({"verify": False}),
+    "kernel-csum": Run({}, as_captured=True),
+    "kernel-liberal": Run({"verify": False, "liberal": True}),
+    "ovs-nocsum": Run({"profile": "ovs", "verify": False}),
+    "ovs-csum": Run({"profile": "ovs"}, as_captured=True),
+    "ovs-noseq": Run({"profile": "ovs", "verify": False, "seq_check": False}),
 }
 
 ASPECTS = {"netfilter": ("tuple", "state", "packets and bytes"), "ovs": ("tuple", "state", "timeout", "parent")}
@@ -123,23 +129,13 @@ class Result:
     table_differences: list[TableDifference] = field(default_factory=list)
 
 
-@cache
-def label(ct_state: int, way: int, flags: int, profile: str) -> str:
-    """Return what the corpus calls a verdict: of the kernel in letters, of Open vSwitch by the names of its bits."""
-    if flags & VerdictFlag.HELD:
-        return "."
-    if profile == "netfilter" or flags & VerdictFlag.NOIP:
-        return labels.label(ct_state, way, flags)
-    return "|".join(name for name in labels.names(ct_state) if name != "trk")
-
-
 def see(path: str, run: Run) -> Seen:
     """Replay one capture as a run wants it."""
     again = Frozen(replay.survey([path]), replay.Options(expiry=False, verdicts=True, **run.options))
     again.work(0)
     rows = again.verdicts[: again.survey.packets].tolist()
     return Seen(
-        [label(ct_state, way, flags, run.profile) for ct_state, _, way, flags, *_ in rows],
+        [labels.label(ct_state, way, flags, run.profile) for ct_state, _, way, flags, *_ in rows],
         [Reason(reason) for _, reason, *_ in rows],
         [None if record == NO_RECORD or not incarnation else incarnation << 32 | record
          for *_, record, incarnation, _, _ in rows],

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import conformance
+import corpus
 from conformance import ASPECTS, RUNS, Difference, Result
 from zonetrack.shm.reasons import Reason
 
@@ -25,6 +26,7 @@ Others have tracked every packet of a corpus of public captures: Linux 6.18 (`ke
 (`ovs-*`). Here the same captures went through `zonetrack replay`, each alone on a fresh table and on a clock that stands
 still, as it did for the others. Packets of which the other tracker has no verdict (not IP, not forwarded, still held as a
 fragment) are left out; where checksums were verified, so are captures in which a packet had been mended before it was sent.
+Captures are named by the beginnings of their SHA-256.
 """
 
 
@@ -102,6 +104,10 @@ def _lines(results: dict[str, Result]) -> Iterator[str]:
     yield from _differences(results)
 
 
+def _name(capture: str) -> str:
+    return f"`{corpus.digests()[capture][:12]}`"
+
+
 def _share(share: conformance.Share) -> tuple[str, str, str]:
     return f"{share.count:,}", f"{share.right:,}", _percent(share)
 
@@ -123,7 +129,7 @@ def _differences(results: dict[str, Result]) -> Iterator[str]:
     found: dict[Rule | None, Counter] = {}
     for run, result in results.items():
         for one in result.differences:
-            kind = (run, one.capture, one.theirs.rstrip("a"), one.ours.rstrip("a"), one.reason.name)
+            kind = (run, _name(one.capture), one.theirs.rstrip("a"), one.ours.rstrip("a"), one.reason.name)
             found.setdefault(rule_of(run, one), Counter())[kind] += 1
     for rule, kinds in sorted(found.items(), key=lambda pair: pair[0] is None):
         yield rule.text if rule else "Not there yet:"
@@ -140,7 +146,11 @@ def _differences(results: dict[str, Result]) -> Iterator[str]:
         yield ""
         yield from table(
             ("run", "capture", "connection", "aspect", "theirs", "ours"),
-            ((run, *one) for run, result in results.items() for one in result.table_differences),
+            (
+                (run, _name(one.capture), *one[1:])
+                for run, result in results.items()
+                for one in result.table_differences
+            ),
         )
 
 

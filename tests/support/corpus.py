@@ -4,8 +4,10 @@ It is found as ``../shared/corpus`` from the root.  It is no part of the project
 ``present``, which skips where it is absent, and says with ``record_property("corpus_cases", n)`` how many cases it had.
 """
 
+import csv
 import gzip
 import json
+from functools import cache
 from typing import Any, NamedTuple
 
 import checkout
@@ -34,6 +36,13 @@ class Told(NamedTuple):
     """Letters of what was mended of each packet before it was sent: p(added), c(hecksum) and others."""
     table: list[dict[str, Any]]
     """Its connections at the end."""
+
+
+@cache
+def digests():
+    """Return the SHA-256 of each capture by its name: what pages call it, for nothing of ours may name one."""
+    with (ROOT / "MANIFEST.tsv").open(newline="") as lines:
+        return {row["name"]: row["sha256"] for row in csv.DictReader(lines, delimiter="\t")}
 
 
 def told(kind, as_captured=False):
