@@ -47,9 +47,15 @@ os.environ["NUMBA_CACHE_DIR"] = str(cache_directory())
 
 import numba  # noqa: E402 - after the environment says where the cache is
 import numpy as np  # noqa: E402
+from llvmlite import binding  # noqa: E402
 from numba.core.config import reload_config  # noqa: E402
 
 reload_config()  # someone may have imported numba before us
+
+# LLVM's code generator changes the module that numba then links into callers of the kernel.  By default it takes an address
+# apart into a "pointer" made of the index and an offset made of the base; where a caller's index is the constant 0, that is
+# an access through null, which LLVM knows to be impossible: it leaves out the access and all that follows.
+binding.set_option("zonetrack", "-addr-sink-using-gep=false")
 
 JIT = not numba.config.DISABLE_JIT  # pyright: ignore[reportPrivateImportUsage, reportAttributeAccessIssue]
 """False under ``NUMBA_DISABLE_JIT=1``: kernels then run under the plain interpreter."""

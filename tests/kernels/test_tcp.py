@@ -195,6 +195,15 @@ def test_pick_up_is_liberal_on_both_sides():
     assert all(flags & PeerFlag.LIBERAL for flags in the_one(world).peers["peer"]["flags"])
 
 
+def test_what_picks_up_is_remembered():
+    """Its acknowledgment bounds the other side's resets, and the window that it grants the other side's data."""
+    world = tracker.Tracker()
+    world.track(tcp("c", "A", 1000, 2**32 - 10_000, 4096))
+    sender, receiver = the_one(world).peers["peer"]
+    assert (sender["end"], sender["maxend"], sender["maxwin"], sender["maxack"]) == (1000, 5096, 4096, 2**32 - 10_000)
+    assert (receiver["end"], receiver["maxend"], receiver["maxwin"]) == (0, 0, 0)
+
+
 def test_pick_up_may_be_forbidden():
     world = tracker.Tracker(settings=SETTINGS_WORD_DEFAULT & ~Setting.LOOSE)
     assert world.track(tcp("c", "A", 1000, 2000)).reason is Reason.TCP_NEW_REFUSED
