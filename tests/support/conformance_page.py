@@ -97,7 +97,11 @@ def _lines(results: dict[str, Result]) -> Iterator[str]:
         if names:
             yield from table(
                 ("aspect", *names),
-                ((aspect, *(_of(results[name].aspects[aspect]) for name in names)) for aspect in aspects),
+                (
+                    (aspect, *(_of(results[name].aspects[aspect]) for name in names))
+                    for aspect in aspects
+                    if any(results[name].aspects[aspect].count for name in names)
+                ),
             )
     yield "## What differs"
     yield ""
@@ -113,7 +117,7 @@ def _share(share: conformance.Share) -> tuple[str, str, str]:
 
 
 def _percent(share: conformance.Share) -> str:
-    return f"{share.percent:.2f} %"
+    return f"{share.percent:.2f} %" if share.count else ""
 
 
 def _of(share: conformance.Share | None) -> str:
