@@ -35,6 +35,9 @@ COMMANDS = {
     "limits": Command("zonetrack.clients.limits_command:command", "Show and set limits of connections."),
     "timeouts": Command("zonetrack.clients.timeouts_command:command", "Show and set timeouts, by policy and zone."),
     "rules": Command("zonetrack.clients.rules_command:command", "Show, load and check the rules that packets meet."),
+    "trace": Command(
+        "zonetrack.clients.trace_command:command", "Send a described packet through the rules, in thought."
+    ),
     "stats": Command("zonetrack.clients.stats_commands:stats_command", "Show totals, workers, queues, zones."),
     "coverage": Command("zonetrack.clients.stats_commands:coverage_command", "Show every counter by name."),
     "zones": Command("zonetrack.clients.zones_command:command", "Show and set zones: how their packets are judged."),

@@ -74,7 +74,7 @@ def _is_expired(entry, settings, now_ms):
 
 
 @inlined
-def _way(fields, high_is_source, can_reply):
+def way_of(fields, high_is_source, can_reply):
     """Return which way a packet goes, from who opened the connection."""
     if can_reply == ZERO:
         return u64(Way.ORIG)
@@ -127,7 +127,7 @@ def _track_found(views, frame, parsed, record, settings, now_ms, verdict_address
         locks.drop(entry + entries.LOCK)
         counters.count(views, Reason.EXPIRED_ON_LOOKUP)
         return False
-    way = _way(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
+    way = way_of(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
     verdict = verdict_at(verdict_address)
     result = track.update(entry, way, parsed, settings, now_ms, verdict)
     kind = outcome.kind_of(result)
@@ -166,7 +166,7 @@ def _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_addre
         locks.drop(entry + entries.LOCK)
         refuse(parsed, verdict_address, u64(Reason.ICMP_UNMATCHED))
         return
-    inner_way = _way(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply))
+    inner_way = way_of(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply))
     track.related(entry, inner_way, parsed, verdict_at(verdict_address))
     describe(entry, record, parsed, now_ms, verdict_address)
     locks.drop(entry + entries.LOCK)

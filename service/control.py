@@ -40,6 +40,7 @@ from .door import BACKLOG, Rights, peer_of
 PIECES = (
     *("walk.collect", "walk.count", "walk.delete", "delete_list.run"),
     *("flush.detach", "flush.reclaim", "audit.live"),
+    *("preview.judge", "classify.classify"),
 )
 """Kernels that control calls; the keeper loads them before it forks."""
 TURN_MESSAGES = 32

@@ -66,6 +66,7 @@ class Desk:
         except BaseException:
             self.close()
             raise
+        self.walker = walker
         self.snapshot, self.flusher, self.auditor = Snapshot(table, walker), Flusher(table, flusher), auditor
         self.stats, self.quotas, self.policies = Stats(table), Quotas(table), Policies(table)
         self.zone_settings, self.samples = ZoneSettings(table), Samples(table)

@@ -116,6 +116,17 @@ def one_of(words: Collection[str]) -> Reader:
     return take
 
 
+def list_of(reader: Reader, length_max: int = 64) -> Reader:
+    """Return a reader of lists."""
+
+    def take(name: str, value: Any) -> list[Any]:
+        if type(value) is not list or len(value) > length_max:
+            raise bad(name, f"a list of at most {length_max}", value)
+        return [reader(name, one) for one in value]
+
+    return take
+
+
 zone = whole(0, ZONES_MAX - 1)
 limit = nothing_or(whole(0, UNLIMITED - 1))
 """Nil is no limit."""

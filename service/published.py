@@ -17,7 +17,7 @@ from ..shm import rulebook
 from ..shm.layout import GENERATION, HIT, POLICIES_MAX
 from ..shm.rulebook import Rulebook, StillInUseError
 from ..shm.views import Table
-from . import rules_check, rules_compile, rules_file, rules_text
+from . import described, rules_check, rules_compile, rules_file, rules_text, trace
 from .policies import Policies
 from .rules import Names, Rule
 from .rules_check import HELPERS
@@ -134,6 +134,39 @@ class Published:
             text = rules_text.line(rule, names, f"n_packets={packets},n_bytes={bytes_}")
             told.append(rules_file.tree(rule, names) | {"packets": packets, "bytes": bytes_, "text": text})
         return {"number": number, "rules": told}
+
+    def trace(self, views: np.record, text: str, zones: Sequence[int], assumed: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the way of a described packet through the rules, see `trace`.
+
+        Args:
+            views: of the participant that asks the table.
+            text: describes the packet.
+            zones: of the ports, in the order of the configuration.
+            assumed: ct_states for ct to find.
+
+        Raises:
+            ValueError: there is no such packet.
+        """
+        names, (number, generation, rules) = self.names(), self._snapshot()
+        way = trace.Trace(
+            described.read(text, names),
+            names,
+            dict(enumerate(zones, 1)),
+            trace.judged_by(views),
+            trace.assumptions(assumed),
+        )
+        return {"number": number} | way.run(generation, rules)
+
+    def _snapshot(self) -> tuple[int, np.ndarray, list[Rule]]:
+        """Return the number of the generation that holds, a copy of it, and its rules; of what happens where none does, 0."""
+        while True:
+            generation, number = self.book.current, self.book.number
+            if generation is None:
+                rules = rules_text.read(trace.MONITOR, self._kept)
+                return 0, rules_compile.compile_rules(rules), rules
+            copied = generation.copy()
+            if self.book.number == number:  # else its place may have been written again meanwhile
+                return number, copied, self._rules(copied)
 
     # -------------------------------------------------------------------------------------------- counters
     def _counted(self) -> tuple[np.ndarray, list[Rule]] | None:

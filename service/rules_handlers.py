@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from ..clients.errors import BadParameterError
 from . import parameters, rules_file
 from .door import Rights
 from .handlers import Client, Desk, method
@@ -33,6 +34,20 @@ async def rules_check(desk: Desk, client: Client, text: str, format: str) -> dic
 async def rules_load(desk: Desk, client: Client, text: str, format: str) -> dict[str, Any]:
     """Let rules hold from now on, all of them or, where anything is wrong, none."""
     return await asyncio.to_thread(desk.rules.load, text, format)
+
+
+@method(
+    "rules.trace",
+    Rights.READ,
+    {"packet": TEXT, "ct_next": Parameter(parameters.list_of(parameters.text), [])},
+)
+async def rules_trace(desk: Desk, client: Client, packet: str, ct_next: list[str]) -> dict[str, Any]:
+    """Return the way of a described packet through the rules; nothing becomes of it."""
+    zones = [port["zone"] for port in desk.context.ports()]
+    try:
+        return await desk.walker.do(desk.rules.trace, packet, zones, ct_next)
+    except ValueError as error:
+        raise BadParameterError(f"packet: {error}", {"parameter": "packet"}) from error
 
 
 @method("rules.clear", Rights.WRITE)

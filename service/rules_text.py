@@ -54,11 +54,12 @@ def line_of(line: str, names: Names, where: str = "") -> Rule:
     before, equals, after = line.partition("actions=")
     if not equals:
         raise ValueError("no actions=")
-    pairs = [(word, value if sign else None) for word, sign, value in _parted(before)]
+    pairs = [(word, value if sign else None) for word, sign, value in parted(before)]
     return made(pairs, rule_actions.pieces(after), names, where)
 
 
-def _parted(text: str) -> Iterable[tuple[str, str, str]]:
+def parted(text: str) -> Iterable[tuple[str, str, str]]:
+    """Return the words of a match, each parted at its ``=``."""
     return (piece.strip().partition("=") for piece in text.replace(",", " ").split())
 
 

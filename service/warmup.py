@@ -28,7 +28,21 @@ from numba import typeof
 from numba.core.event import Event, Listener, register, unregister
 from numba.core.registry import CPUDispatcher, cpu_target
 
-from ..kernels import capture, carry, delete_list, flush, jit, poll, repair, replay, ring, sweep, walk
+from ..kernels import (
+    capture,
+    carry,
+    classify,
+    delete_list,
+    flush,
+    jit,
+    poll,
+    preview,
+    repair,
+    replay,
+    ring,
+    sweep,
+    walk,
+)
 from ..kernels.words import ONE, ZERO
 from ..shm import roster, segment
 from ..shm.layout import CAPTURE, CLOCK, END, FILTER, FRAME, REPLAY, Kind
@@ -75,6 +89,8 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "ring.take": lambda on: only_compile(ring.take, on.end, ZERO, ZERO, ZERO),
     "ring.rest": lambda on: only_compile(ring.rest, on.end, ZERO, ZERO),
     "carry.carry_burst": lambda on: only_compile(carry.carry_burst, ZERO, ZERO, ZERO, ZERO, ZERO),
+    "preview.judge": lambda on: only_compile(preview.judge, on.views, ZERO, ZERO, ZERO, ZERO),
+    "classify.classify": lambda on: only_compile(classify.classify, ZERO, ZERO, ZERO, ZERO),
     "poll.poll": lambda on: poll.poll(on.views, on.loop.record, ZERO, ONE, ZERO),
     "capture.begin": lambda on: capture.begin(on.capture),
     "capture.next_frames": lambda on: capture.next_frames(on.capture, ZERO, ZERO, ZERO, ZERO),

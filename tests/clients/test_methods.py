@@ -79,6 +79,11 @@ QUESTIONS = {
         "rules.load",
         {"text": "actions=drop", "format": "text"},
     ),
+    "rules.trace": (
+        lambda ct: ct.rules.trace("in_port=1,ip", ["trk,new"]),
+        "rules.trace",
+        {"packet": "in_port=1,ip", "ct_next": ["trk,new"]},
+    ),
     "rules.clear": (lambda ct: ct.rules.clear(), "rules.clear", {}),
     "timeouts.set_zone": (lambda ct: ct.timeouts.set_zone(7, 1), "timeouts.set", {"zone": 7, "policy": 1}),
 }

@@ -51,6 +51,7 @@ def test_what_is_unknown_is_named_with_the_nearest(name, detail):
         (parameters.zone, [0, 65535], [-1, 65536, True, "5", 5.0, None, [5], b"5"]),
         (parameters.limit, [None, 0, 2**32 - 2], [-1, 2**32 - 1, 2**64 - 1, False, "none"]),
         (parameters.one_of(("a", "b")), ["a", "b"], ["c", "", b"a", 0, None, ["a"]]),
+        (parameters.list_of(text, 2), [[], ["a", "b"]], ["a", ["a", "b", "c"], [1], None]),
         (flag, [True, False], [0, 1, None, "yes"]),
         (text, ["", "x"], [b"x", 5, None]),
         (nothing_or(whole(1, 2)), [None, 1, 2], [0, 3, ""]),

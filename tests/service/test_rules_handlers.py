@@ -27,6 +27,7 @@ def test_rights():
         "rules.check": Rights.READ,
         "rules.load": Rights.WRITE,
         "rules.clear": Rights.WRITE,
+        "rules.trace": Rights.READ,
     }
 
 
@@ -58,3 +59,17 @@ def test_formats(client):
     assert client.ask("rules.check", text='{"rules": [{"actions": ["drop"]}]}', format="json")["rules"] == 1
     with pytest.raises(BadParameterError, match="format: one of text, toml, json, not 'xml'"):
         client.ask("rules.check", text="", format="xml")
+
+
+def test_a_trace(client):
+    told = client.ask("rules.trace", packet="in_port=lab,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=5,tp_dst=53")
+    assert (told["number"], told["outputs"], told["reason"]) == (0, ["lab"], None)
+    loaded = client.ask("rules.load", text=TEXT)["number"]
+    told = client.ask("rules.trace", packet="in_port=lab,udp", ct_next=[])
+    assert (told["number"], told["outputs"], told["reason"]) == (loaded, [], "rule_dropped")
+    client.ask("rules.clear")
+    for wrong, complaint in (("udp", "in_port is missing"), ("in_port=wan", "there is no port 'wan'")):
+        with pytest.raises(BadParameterError, match=complaint):
+            client.ask("rules.trace", packet=wrong)
+    with pytest.raises(BadParameterError, match="there is no flag 'maybe'"):
+        client.ask("rules.trace", packet="in_port=lab,udp", ct_next=["maybe"])

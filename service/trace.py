@@ -1,0 +1,223 @@
+"""One described packet through the rules, step by step, as Open vSwitch's ofproto/trace shows it.
+
+It meets the rules as workers have them, in the same compiled form, and a ct is answered by the table as it is; but nothing
+becomes of it: no connection is made or changed, no counter moves.  So a packet that would be committed is new in each zone
+once; what the next one would find can be assumed, a state for each ct (``ct_next``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..kernels import classify, preview
+from ..kernels.words import u64
+from ..shm.layout import (
+    DIMENSIONS_MAX,
+    ENTRY_BYTES,
+    FRAME,
+    NO_RECORD,
+    NO_TABLE,
+    VERDICT,
+    CtState,
+    Link,
+    ZoneFrom,
+)
+from ..shm.reasons import Reason, word
+from . import described, rule_actions, rule_matches, rules_compile, rules_text
+from .rules import Action, Ct, CtClear, Goto, InPort, Masked, Names, Normal, Output, Rule
+
+TABLES_MAX = 64
+"""As kernels/pipeline has it."""
+MONITOR = "priority=0,actions=ct(commit,zone=port),IN_PORT"
+"""What happens where no rules hold."""
+CT_FIELDS = ("ct_state", "zone", "mark", "label")
+TRK, INV, NEW = int(CtState.TRK), int(CtState.INV), int(CtState.NEW)
+Judge = Callable[[bytes, int], tuple[np.void, int]]
+"""Says the verdict on a frame in a zone, and the label of its connection."""
+
+
+def judged_by(views: np.record) -> Judge:
+    """Return what asks the table, on behalf of a participant."""
+
+    def judge(data: bytes, zone: int) -> tuple[np.void, int]:
+        held = np.frombuffer(data, "u1")
+        frame, verdict, copy = np.zeros(1, FRAME), np.zeros(1, VERDICT), np.zeros(preview.COPY_BYTES // 8, "u8")
+        frame["address"], frame["captured_bytes"] = held.ctypes.data, len(data)
+        frame["wire_bytes"], frame["link"], frame["zone"] = len(data), Link.ETHERNET, zone
+        now_ms = u64(time.monotonic_ns() // 1_000_000)
+        at = (u64(array.ctypes.data) for array in (frame, copy, verdict))
+        preview.judge(views, next(at), now_ms, next(at), next(at))
+        high, low = copy[ENTRY_BYTES // 8 :].tolist()
+        return verdict[0], high << 64 | low
+
+    return judge
+
+
+class Trace:
+    """One packet on its way."""
+
+    def __init__(
+        self,
+        packet: described.Described,
+        names: Names,
+        zones: dict[int, int],
+        judge: Judge,
+        assumed: Sequence[int] = (),
+    ) -> None:
+        """Begin before table 0.
+
+        Args:
+            packet: as it was described.
+            names: what stands for ports and the like.
+            zones: of ports, by number.
+            judge: says what the tracker would say.
+            assumed: ct_state bits that ct are assumed to find, in their order; those beyond are judged.
+        """
+        self.packet, self.names, self.zones, self._judge = packet, names, zones, judge
+        self._assumed = list(assumed)
+        self.fields = dict(packet.fields)
+        self._record = NO_RECORD
+        self.outputs: list[str] = []
+        self.reason = Reason.NONE
+        self.steps: list[dict[str, Any]] = []
+
+    def run(self, generation: np.ndarray, rules: Sequence[Rule]) -> dict[str, Any]:
+        """Go through all tables; returns each step, and what becomes of the packet at last.
+
+        Args:
+            generation: u1[bytes], compiled from the rules.
+            rules: as they are numbered there.
+        """
+        rows = np.zeros(DIMENSIONS_MAX, "u8")
+        table: int | None = 0
+        while table is not None:
+            if len(self.steps) == TABLES_MAX:
+                self.reason = Reason.RULE_TABLES
+                break
+            fields = rules_compile.fields(**self.fields)
+            at = (u64(array.ctypes.data) for array in (generation, fields, rows))
+            number = int(classify.classify(next(at), u64(table), next(at), next(at)))
+            rule = None if number == int(classify.NO_RULE) else rules[number]
+            table = self._step(table, rule)
+        if not self.outputs and not self.reason:
+            self.reason = Reason.RULE_DROPPED
+        told = rule_matches.words({name: _exact(name, value) for name, value in self.packet.fields.items()}, self.names)
+        return {
+            "packet": ",".join(one if value is None else f"{one}={value}" for one, value in told),
+            "steps": self.steps,
+            "outputs": self.outputs,
+            "reason": word(self.reason),
+        }
+
+    def _step(self, table: int, rule: Rule | None) -> int | None:
+        """Meet a rule; returns the table to go on with."""
+        step: dict[str, Any] = {"table": table, "rule": None, "actions": []}
+        self.steps.append(step)
+        if rule is None:
+            self.reason = Reason.RULE_MISSED
+            return None
+        step["rule"] = rules_text.line(rule, self.names).partition(" actions=")[0]
+        following = None
+        for action, text in zip(rule.actions, rule_actions.words(rule.actions, self.names), strict=False):
+            said: list[str] = []
+            following = self._act(action, said)
+            step["actions"].append({"action": text, "said": said})
+        if not rule.actions:
+            step["actions"].append({"action": "drop", "said": []})
+        return following
+
+    def _act(self, action: Action, said: list[str]) -> int | None:
+        """Do what an action says, and say what became of it; returns the table to go on with."""
+        match action:
+            case Output(port):
+                if port == self.packet.in_port:
+                    said.append("not sent: a packet goes back to its port only by IN_PORT")
+                else:
+                    self.outputs.append(self.names.port_name(port))
+            case InPort():
+                self.outputs.append(self.names.port_name(self.packet.in_port))
+            case Normal():
+                others = [name for name, number in self.names.ports.items() if number != self.packet.in_port]
+                said.append(f"where its Ethernet address was seen last, else to all of {', '.join(others) or 'nobody'}")
+                self.outputs.append("NORMAL")
+            case Goto(table):
+                return table
+            case CtClear():
+                self.fields |= dict.fromkeys(CT_FIELDS, 0)
+                self._record = NO_RECORD
+            case Ct():
+                return self._track(action, said)
+        return None
+
+    # -------------------------------------------------------------------------------------------- ct
+    def _zone(self, ct: Ct) -> int:
+        vlan = self.fields.get("vlan", 0) & 0xFFF
+        in_port = self.packet.in_port
+        zones = {ZoneFrom.VLAN: vlan, ZoneFrom.IN_PORT: in_port, ZoneFrom.PORT: self.zones.get(in_port, 0)}
+        return zones.get(ct.zone_from, ct.zone)
+
+    def _track(self, ct: Ct, said: list[str]) -> int | None:
+        """Track the packet in thought."""
+        zone = self._zone(ct)
+        state = self.fields.get("ct_state", 0)
+        known = state & TRK and self.fields.get("zone") == zone and (state & INV or self._record != NO_RECORD)
+        if self._assumed:
+            state = self._assumed.pop(0)
+            self._record = NO_RECORD
+            self.fields |= {"ct_state": state, "zone": zone}
+            said.append(f"zone {zone}: assumed {_state(state)}")
+        elif known and not ct.force:
+            said.append(f"zone {zone}: as before, {_state(state)}")
+        else:
+            state = self._ask(zone, said)
+        if ct.commit and not state & INV:
+            said.append(self._commit(ct, state))
+        if ct.next_table == NO_TABLE:
+            return None
+        return ct.next_table
+
+    def _ask(self, zone: int, said: list[str]) -> int:
+        """Ask the table; returns the ct_state."""
+        verdict, label = self._judge(self.packet.data, zone)
+        state, self._record = int(verdict["ct_state"]), int(verdict["record"])
+        self.fields |= {"ct_state": state, "zone": zone, "mark": int(verdict["mark"]), "label": label}
+        why = word(Reason(int(verdict["reason"])))
+        text = f"zone {zone}: {_state(state)}"
+        if self._record != NO_RECORD:
+            text += f", of connection {int(verdict['incarnation']) << 32 | self._record}"
+            text += f", mark {self.fields['mark']:#x}" if self.fields["mark"] else ""
+            text += f", label {label:#x}" if label else ""
+        said.append(text + (f", {why}" if why else ""))
+        return state
+
+    def _commit(self, ct: Ct, state: int) -> str:
+        """Say what a commit would do, and let later tables see it."""
+        for name, change in (("mark", ct.mark), ("label", ct.label)):
+            if change is not None:
+                self.fields[name] = self.fields.get(name, 0) & ~change.mask | change.value
+        is_new = state & NEW and self._record == NO_RECORD
+        text = "a connection would be made" if is_new else "its connection is there"
+        changes = [f"{name} {self.fields[name]:#x}" for name in ("mark", "label") if getattr(ct, name) is not None]
+        return text + (f", with {' and '.join(changes)}" if changes else "")
+
+
+def _exact(name: str, value: int) -> Masked:
+    return Masked(value, (1 << rules_compile.BITS[name]) - 1)
+
+
+def _state(state: int) -> str:
+    return "|".join(bit.name.lower() for bit in CtState if state & bit) or "untracked"
+
+
+def assumptions(texts: Sequence[str]) -> list[int]:
+    """Return the ct_states that ct are assumed to find, from text as ``trk,new`` or ``+trk+new``.
+
+    Raises:
+        ValueError: one is none.
+    """
+    known = rule_matches.CT_FLAGS
+    return [rule_matches.flags(text.replace(",", "|"), known, 8).value | TRK for text in texts]

@@ -1,0 +1,94 @@
+"""A packet on its way in thought: the rules, ports and states of a packet that is then really sent, and each step told."""
+
+import pytest
+from ports import udp
+from ruled import Switch
+from zonetrack.service import described, rules_compile, rules_text, trace
+from zonetrack.shm.layout import CtState
+from zonetrack.shm.reasons import Reason, word
+
+FIREWALL = """
+priority=5,ip actions=ct(table=1,zone=7)
+table=1,priority=9,ct_state=+est+trk,in_port=a actions=output:b
+table=1,priority=9,ct_state=+est+trk,in_port=b actions=output:a
+table=1,priority=5,ct_state=+new+trk,in_port=a actions=ct(commit,zone=7,exec(set_field:5->ct_mark)),output:b
+"""
+THERE, BACK = (
+    "nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=5,tp_dst=53",
+    "nw_src=10.0.0.2,nw_dst=10.0.0.1,tp_src=53,tp_dst=5",
+)
+
+
+def way(switch, text, rules, assumed=()):
+    """Return the way of a packet through rules, given as text."""
+    read = rules_text.read(rules, switch.names)
+    packet = described.read(text, switch.names)
+    judge = trace.judged_by(switch.worker.views)
+    zones = {number: port.zone for number, port in enumerate(switch.ports, 1)}
+    found = trace.Trace(packet, switch.names, zones, judge, trace.assumptions(assumed))
+    return found.run(rules_compile.compile_rules(read), rules_compile.ordered(read))
+
+
+def said(told):
+    """Return all that is said of actions."""
+    return [line for step in told["steps"] for action in step["actions"] for line in action["said"]]
+
+
+def test_a_firewall_before_and_after():
+    with Switch(2, FIREWALL) as switch:
+        told = way(switch, f"in_port=b,udp,{BACK}", FIREWALL)
+        assert (told["outputs"], told["reason"]) == ([], "rule_missed")
+        assert [(step["table"], step["rule"]) for step in told["steps"]] == [(0, "table=0,priority=5,ip"), (1, None)]
+        assert said(told) == ["zone 7: new|trk"]
+        told = way(switch, f"in_port=a,udp,{THERE}", FIREWALL)
+        assert (told["outputs"], told["reason"]) == (["b"], None)
+        assert [action["action"] for action in told["steps"][1]["actions"]] == [
+            "ct(commit,zone=7,exec(set_field:0x5->ct_mark))",
+            "output:b",
+        ]
+        assert said(told)[2] == "a connection would be made, with mark 0x5"
+        assert switch.worker.counter(Reason.INSERT) == 0
+        switch.through("a", [udp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5, 53)])
+        told = way(switch, f"in_port=b,udp,{BACK}", FIREWALL)
+        assert told["outputs"] == ["a"]
+        assert said(told)[0].startswith("zone 7: est|rpl|trk, of connection ")
+
+
+def test_what_is_assumed_is_found():
+    with Switch(2) as switch:
+        told = way(switch, f"in_port=b,udp,{BACK}", FIREWALL, ["trk,est,rpl"])
+        assert told["outputs"] == ["a"]
+        assert said(told) == ["zone 7: assumed est|rpl|trk"]
+        with pytest.raises(ValueError, match="there is no flag 'old'"):
+            trace.assumptions(["old"])
+        assert trace.assumptions(["+new", "inv"]) == [CtState.NEW | CtState.TRK, CtState.INV | CtState.TRK]
+
+
+def test_every_kind_of_action_is_told():
+    rules = """
+    priority=1 actions=output:a,IN_PORT,NORMAL,ct(zone=port),ct(zone=vlan),ct_clear,goto_table:1
+    table=1,ct_state=-trk actions=drop
+    """
+    with Switch(3, zones=(21, 22, 23)) as switch:
+        told = way(switch, f"in_port=a,dl_vlan=9,udp,{THERE}", rules)
+    assert told["outputs"] == ["a", "NORMAL"]
+    assert told["reason"] is None
+    assert told["packet"] == ("udp,in_port=a,dl_vlan=9,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=5,tp_dst=53")
+    assert said(told) == [
+        "not sent: a packet goes back to its port only by IN_PORT",
+        "where its Ethernet address was seen last, else to all of b, c",
+        "zone 21: new|trk",
+        "zone 9: new|trk",
+    ]
+    assert told["steps"][1]["actions"] == [{"action": "drop", "said": []}]
+
+
+def test_a_way_without_end_is_ended():
+    with Switch(1) as switch:
+        told = way(switch, "in_port=a,udp", "actions=ct(table=0)")
+    assert (len(told["steps"]), told["reason"]) == (64, word(Reason.RULE_TABLES))
+
+
+def test_a_dropped_packet_has_a_reason():
+    with Switch(1) as switch:
+        assert way(switch, "in_port=a,arp", "actions=drop")["reason"] == "rule_dropped"
