@@ -158,7 +158,7 @@ class Published:
         return {"number": number} | way.run(generation, rules)
 
     def _snapshot(self) -> tuple[int, np.ndarray, list[Rule]]:
-        """Return the number of the generation that holds, a copy of it, and its rules; of what happens where none does, 0."""
+        """Return number, a copy and the rules of the generation that holds; where none does, of what happens then."""
         while True:
             generation, number = self.book.current, self.book.number
             if generation is None:
