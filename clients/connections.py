@@ -46,6 +46,15 @@ PEER_STATES = (
     *("FIN_WAIT_2", "TIME_WAIT"),
 )
 """States of one side of a TCP connection in the `ovs` profile, by their numbers (Open vSwitch's enum ct_dpif_tcp_state)."""
+PEER_FLAGS = {
+    "window_scale": 1 << 0,
+    "sack_perm": 1 << 1,
+    "close_init": 1 << 2,
+    "be_liberal": 1 << 3,
+    "data_unacknowledged": 1 << 4,
+    "maxack_set": 1 << 5,
+}
+"""What is known of one side's windows, by Open vSwitch's names (CT_DPIF_TCP_FLAGS)."""
 COALESCED = {"FIN_WAIT_2": "TIME_WAIT", "SYN_RECV": "ESTABLISHED"}
 """Where Open vSwitch shows one state for both sides, it does not tell these apart."""
 STATUS = {
@@ -162,6 +171,7 @@ def describe(
     if protocol == TCP:
         state = row["state"]
         connection |= _peers(state) if "ovs" in shown else {"state": _named(states, state)}
+        connection |= _windows(row)
     elif protocol == SCTP and "ovs" not in shown:
         connection["state"] = _named(SCTP_STATES, row["state"])
     connection["status"] = shown
@@ -192,6 +202,20 @@ def _peers(state: int) -> dict[str, str]:
         "state_orig": _named(PEER_STATES, orig),
         "state_reply": _named(PEER_STATES, reply),
     }
+
+
+def _windows(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return what is known of both sides' windows; a service may say nothing of them."""
+    found: dict[str, Any] = {}
+    nothing = bytes(2)
+    for way, scale, bits in zip(
+        ("orig", "reply"), row.get("scales", nothing), row.get("peer_flags", nothing), strict=True
+    ):
+        if scale:
+            found[f"wscale_{way}"] = scale
+        if flags := [name for name, bit in PEER_FLAGS.items() if bits & bit]:
+            found[f"flags_{way}"] = flags
+    return found
 
 
 def address(family: int, packed: bytes) -> str:

@@ -138,7 +138,14 @@ def _ovs_state(connection: Connection, more: bool) -> str:
     else:
         orig = reply = OVS_STATES.get(one, one)
         one = COALESCED.get(orig, orig)
-    return f"state_orig={orig},state_reply={reply},flags_orig=0,flags_reply=0" if more else f"state={one}"
+    if not more:
+        return f"state={one}"
+    parts = [f"state_orig={orig}", f"state_reply={reply}"]
+    if "wscale_orig" in connection or "wscale_reply" in connection:
+        parts += [f"{name}={connection.get(name, 0)}" for name in ("wscale_orig", "wscale_reply")]
+    for name in ("flags_orig", "flags_reply"):
+        parts.append(f"{name}=" + ("|".join(connection.get(name, ())).upper() or "0"))
+    return ",".join(parts)
 
 
 # ---------------------------------------------------------------------------------------------------- expectations

@@ -31,7 +31,7 @@ from ..shm.layout import (
     Step,
     offset,
 )
-from . import delete_list, entries, intents, locks, memory, tuples, zones
+from . import delete_list, entries, intents, locks, memory, ovs_tcp, tcp_window, tuples, zones
 from .jit import inlined, kernel
 from .words import FOUR, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 
@@ -47,15 +47,18 @@ _SRC, _DST = offset(CONNECTION, "src"), offset(CONNECTION, "dst")
 _REPLY_SRC, _REPLY_DST = offset(CONNECTION, "reply_src"), offset(CONNECTION, "reply_dst")
 _PACKETS, _WAYS_BYTES = offset(CONNECTION, "packets"), THIRTY_TWO
 _LABEL = offset(CONNECTION, "label")
+_SCALES = offset(CONNECTION, "scales")
+_PROTOCOL = offset(ENTRY, "protocol")
 _ENTRY_PACKETS = offset(ENTRY, "packets")
 _EXTENSION_LABEL = offset(EXTENSION, "label")
 _ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
 _TORN, _OVS = u64(Status.TORN), u64(Status.OVS)
 _STATE_MAX = u64(15)
 _LIVE = u64(Life.LIVE)
-_ICMP, _ICMPV6 = ONE, u64(58)
+_ICMP, _TCP, _ICMPV6 = ONE, u64(6), u64(58)
 _AHEAD = 8
 """Records fetched ahead of the one that is looked at."""
+assert offset(CONNECTION, "peer_flags") == _SCALES + 2 and CONNECTION.itemsize == _SCALES + 8
 assert offset(CONNECTION, "bytes") - _PACKETS == offset(ENTRY, "bytes") - _ENTRY_PACKETS == SIXTEEN
 
 connection_at = memory.record_at(CONNECTION)
@@ -172,6 +175,27 @@ def _copy_address(out, entry):
 
 
 @kernel
+def _describe_peers(entry, out):
+    """Write what is known of the windows of both sides of a TCP connection; the record's lock is held."""
+    memory.apart()
+    is_ovs = u64(entries.entry_at(entry).status) & _OVS != ZERO
+    scales, flags = ZERO, ZERO
+    for i in range(2):
+        way = u64(i)
+        shift = u64(8 * i)
+        if is_ovs:
+            scale = u64(ovs_tcp.peer_at(ovs_tcp.peer_address(entry + _PROTOCOL, way)).scale)
+            scales |= (scale & ovs_tcp.SHIFT) << shift
+            flags |= (tcp_window.SCALES if scale & ovs_tcp.OFFERED != ZERO else ZERO) << shift
+            flags |= (tcp_window.LIBERAL if scale & ovs_tcp.UNKNOWN != ZERO else ZERO) << shift
+        else:
+            peer = tcp_window.peer_at(tcp_window.peer_address(entry + _PROTOCOL, way))
+            scales |= u64(peer.scale) << shift
+            flags |= u64(peer.flags) << shift
+    memory.set_le64(out + _SCALES, scales | (flags << SIXTEEN))
+
+
+@kernel
 def _describe(views, record, entry, life, now_ms, wall_offset_ms, out):
     """Write a CONNECTION; the record's lock is held."""
     e, c = entries.entry_at(entry), connection_at(out)
@@ -194,6 +218,10 @@ def _describe(views, record, entry, life, now_ms, wall_offset_ms, out):
     c.status = u64(e.status) & ~_ORIG_IS_HIGH
     c.protocol, c.family = (last >> u64(8)) & LOW_8, last & LOW_8
     c.state = e.state
+    if u64(c.protocol) == _TCP:
+        _describe_peers(entry, out)
+    else:
+        memory.set_le64(out + _SCALES, ZERO)
     extension = memory.read32(entry + entries.EXTENSION_LINK)
     c.helper = ZERO
     memory.set_bytes(out + _LABEL, ZERO, SIXTEEN)

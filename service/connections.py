@@ -10,8 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.connections import Connection, Field, Rows, describe
-from ..shm.layout import CONNECTION, ENTRY, EXTENSION, HEADER, KEY_WORDS, Life, Region, Status
+from ..clients.connections import TCP, Connection, Field, Rows, describe
+from ..kernels.ovs_tcp import PeerScale
+from ..kernels.tcp_window import PeerFlag
+from ..shm.layout import (
+    CONNECTION,
+    ENTRY,
+    EXTENSION,
+    HEADER,
+    KEY_WORDS,
+    OVS_PEERS,
+    TCP_PEERS,
+    Life,
+    Region,
+    Status,
+)
 from ..shm.views import Table
 
 FIELDS: list[Field] = [
@@ -77,4 +90,21 @@ def packed(entries: Any, records: Any, now_ms: int, wall_offset_ms: int) -> Any:
     rows["timeout_ms"] = np.minimum(left_ms, 0xFFFFFFFF)
     rows["zone"], rows["protocol"], rows["family"] = last >> 16 & 0xFFFF, last >> 8 & 0xFF, last & 0xFF
     rows["status"] = entries["status"] & ~np.uint16(Status.ORIG_IS_HIGH)
+    _describe_peers(entries, rows)
     return rows
+
+
+def _describe_peers(entries: Any, rows: Any) -> None:
+    """Add what is known of the windows of both sides to the rows of TCP connections."""
+    is_ovs = rows["status"] & Status.OVS != 0
+    for of_ovs in (False, True):
+        which = np.flatnonzero((rows["protocol"] == TCP) & (is_ovs == of_ovs))
+        protocol = np.ascontiguousarray(entries["protocol"][which])
+        if of_ovs:
+            scales = protocol.view(OVS_PEERS)["peer"]["scale"][:, 0]
+            offered, unknown = scales & PeerScale.OFFERED != 0, scales & PeerScale.UNKNOWN != 0
+            rows["scales"][which] = scales & 0xF
+            rows["peer_flags"][which] = offered * PeerFlag.SCALES + unknown * PeerFlag.LIBERAL
+        else:
+            peers = protocol.view(TCP_PEERS)["peer"][:, 0]
+            rows["scales"][which], rows["peer_flags"][which] = peers["scale"], peers["flags"]

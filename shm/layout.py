@@ -1251,11 +1251,15 @@ CONNECTION = np.dtype(
         ("family", "u1"),  # 4 or 6
         ("state", "u1"),  # protocol state
         ("helper", "u1"),
+        # of TCP, original and reply
+        ("scales", "u1", (2,)),  # shift of the window
+        ("peer_flags", "u1", (2,)),  # PeerFlag bits
+        ("reserved", "u1", (4,)),
     ],
     align=True,
 )
 """A connection as it leaves the table, whole under its record's lock: the row of a dump."""
-CONNECTION_BYTES = 160
+CONNECTION_BYTES = 168
 
 FILTER = np.dtype(
     [

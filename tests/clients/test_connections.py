@@ -3,10 +3,11 @@
 import pytest
 from connection_rows import FIELDS, pack
 from zonetrack.clients import connections
-from zonetrack.clients.connections import ANSWERS, GRE, SCTP, SCTP_STATES, STATUS, Rows, describe, row
+from zonetrack.clients.connections import ANSWERS, GRE, PEER_FLAGS, SCTP, SCTP_STATES, STATUS, Rows, describe, row
 from zonetrack.clients.errors import RemoteProtocolError
 from zonetrack.kernels.icmp_types import MESSAGES, Role
 from zonetrack.kernels.sctp_states import Sctp
+from zonetrack.kernels.tcp_window import PeerFlag
 
 
 def described(**fields):
@@ -120,6 +121,20 @@ def test_rows_have_fields():
             Rows(fields)
 
 
+def test_windows_of_both_sides_are_shown_where_something_is_known_of_them():
+    made = described(scales=[7, 0], peer_flags=[0x01, 0x2A])
+    assert (made["wscale_orig"], made["flags_orig"]) == (7, ["window_scale"])
+    assert "wscale_reply" not in made and made["flags_reply"] == ["sack_perm", "be_liberal", "maxack_set"]
+    assert not {"wscale_orig", "flags_orig"} & set(described(protocol=17, scales=[7, 7]))
+
+
+def test_flags_are_bits_as_linux_has_them():
+    assert list(PEER_FLAGS.values()) == [PeerFlag[name] for name in ("SCALES", "SACKS", "CLOSE_BEGUN", "LIBERAL")] + [
+        PeerFlag.UNACKNOWLEDGED,
+        PeerFlag.MAXACK_KNOWN,
+    ]
+
+
 def test_a_row_that_is_cut_off_is_refused():
-    with pytest.raises(RemoteProtocolError, match="319 bytes of rows of 160 bytes each"):
+    with pytest.raises(RemoteProtocolError, match="335 bytes of rows of 168 bytes each"):
         list(Rows(FIELDS).read((pack() + pack())[:-1]))

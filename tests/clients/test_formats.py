@@ -170,6 +170,23 @@ def test_each_side_has_its_state_in_the_ovs_profile():
     assert " CLOSING src=" in conntrack(connection)
 
 
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({}, "flags_orig=0,flags_reply=0)"),
+        (
+            {"scales": [7, 0], "peer_flags": [1, 0]},
+            "wscale_orig=7,wscale_reply=0,flags_orig=WINDOW_SCALE,flags_reply=0)",
+        ),
+        ({"peer_flags": [8, 9]}, "flags_orig=BE_LIBERAL,flags_reply=WINDOW_SCALE|BE_LIBERAL)"),
+    ],
+)
+def test_what_is_known_of_windows(fields, shown):
+    connection = described(status=OVS, state=0x44, **fields)
+    assert ovs(connection, more=True).endswith(f"state_orig=ESTABLISHED,state_reply=ESTABLISHED,{shown}")
+    assert "protoinfo=(state=ESTABLISHED)" in ovs(connection)
+
+
 def test_every_state_has_open_vswitch_s_name():
     assert set(OVS_STATES) == set(TCP_STATES)
 

@@ -8,12 +8,17 @@ import tables
 from tables import LATER, NONE, Participant
 from zonetrack.kernels import walk
 from zonetrack.kernels.jit import JIT
+from zonetrack.kernels.ovs_tcp import PeerScale
+from zonetrack.kernels.tcp_window import PeerFlag
 from zonetrack.kernels.words import u64
+from zonetrack.service.connections import packed
 from zonetrack.shm.layout import (
     BLOCK_RECORDS,
     CONNECTION,
     FILTER,
+    OVS_PEERS,
     SETTINGS_DEFAULT,
+    TCP_PEERS,
     UNLIMITED,
     Kind,
     Setting,
@@ -129,6 +134,27 @@ def test_a_connection_is_shown_from_the_side_that_opened_it(high_opens, table, m
     assert (shown["timeout_ms"], shown["start_ms"]) == (1234, NOW - 50 + WALL_OFFSET)
     assert (shown["label"].tolist(), shown["helper"]) == ([0, 0], 0)
     assert walker.done
+
+
+@pytest.mark.parametrize("ovs", [False, True])
+def test_windows_are_shown_as_each_profile_has_them(ovs, table, me, walker):
+    record = int(me.made(key(("192.0.2.1", 40000), ("198.51.100.1", 80)))[0])
+    entry = tables.entries(table)[record]
+    if ovs:
+        entry["status"] = Status.OVS
+        entry["protocol"].view(OVS_PEERS)["peer"]["scale"] = PeerScale.OFFERED | 7, PeerScale.UNKNOWN
+    else:
+        peers = entry["protocol"].view(TCP_PEERS)["peer"]
+        peers["scale"], peers["flags"] = (3, 14), (PeerFlag.SCALES | PeerFlag.SACKS, PeerFlag.LIBERAL)
+    (shown,) = walker.collect()
+    expected = ([7, 0], [PeerFlag.SCALES, PeerFlag.LIBERAL]) if ovs else ([3, 14], [0x03, PeerFlag.LIBERAL])
+    assert (shown["scales"].tolist(), shown["peer_flags"].tolist()) == expected
+    (twin,) = packed(np.array([entry]), np.array([record]), NOW, WALL_OFFSET)
+    assert shown.tobytes() == twin.tobytes()
+    entry["key"][4] = int(entry["key"][4]) & ~0xFF00 | 17 << 8
+    walker.cursor[0] = 0
+    (shown,) = walker.collect()
+    assert not shown["scales"].any() and not shown["peer_flags"].any()
 
 
 def test_an_ipv6_address_has_all_its_bytes_and_an_extension_its_label(table, me, walker):

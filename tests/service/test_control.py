@@ -13,7 +13,7 @@ from served import Client, Service
 from zonetrack.clients import wire
 from zonetrack.clients.errors import Code, ForbiddenError, RemoteProtocolError, TooManyRequestsError
 from zonetrack.shm import roster
-from zonetrack.shm.layout import Kind
+from zonetrack.shm.layout import CONNECTION_BYTES, Kind
 
 NOBODY, STAFF = 65534, 50
 
@@ -219,7 +219,7 @@ def test_who_reads_slowly_but_reads_is_served(tmp_path):
         ids = [slow.send_request("dump") for _ in range(10)]
         for id in ids:
             answer = slow.hear()
-            assert answer.id == id and len(answer.result["records"]) == 160 * 6000
+            assert answer.id == id and len(answer.result["records"]) == CONNECTION_BYTES * 6000
         slow.close()
 
 
