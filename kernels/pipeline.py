@@ -34,6 +34,7 @@ from ..shm.layout import (
     QUEUE,
     STAMPS_MAX,
     VERDICT_BYTES,
+    CtState,
     FrameFlag,
     Life,
     OpKind,
@@ -75,6 +76,7 @@ _VLAN_BITS = u64(0xFFF)
 _CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
 _OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO = (u64(kind) for kind in OpKind)
 _COMMIT = u64(FrameFlag.COMMIT)
+_TRK, _INV = u64(CtState.TRK), u64(CtState.INV)
 _QUERIES_4 = u64(sum(1 << kind for kind in (0, 8, 13, 14, 15, 16, 17, 18)))
 """A bit for each type of ICMP that is about no other connection."""
 _QUERIES_6 = u64(128)
@@ -232,20 +234,38 @@ def _look_up(pipe, passage, fields, bytes_):
 
 
 @inlined
-def _gather(pipe, frame, op, fields, queue, i):
+def _zone_of(op, fields, queue):
+    """Return the zone in which a ct tracks a packet."""
+    zone_from = u64(op.zone_from)
+    if zone_from == u64(ZoneFrom.NUMBER):
+        return u64(op.zone)
+    if zone_from == u64(ZoneFrom.VLAN):
+        return u64(fields.vlan) & _VLAN_BITS
+    if zone_from == u64(ZoneFrom.IN_PORT):
+        return u64(fields.in_port)
+    return u64(queue.zone) & LOW_16
+
+
+@inlined
+def _is_known(loop, op, fields, zone, i):
+    """Return whether a packet was tracked in a zone already, and nothing is asked that it would have to be again for.
+
+    As in Open vSwitch and Linux, what has found its connection, or is invalid, is not tracked once more: it would be counted
+    twice, and a segment that comes twice is a retransmission.
+    """
+    state = u64(fields.ct_state)
+    if state & _TRK == ZERO or u64(fields.zone) != zone or (u64(op.commit) != ZERO and u64(op.action) != ZERO):
+        return False
+    return state & _INV != ZERO or u64(verdict_at(loop.verdicts + i * _VERDICT).record) != _NO_RECORD
+
+
+@inlined
+def _gather(pipe, frame, op, zone, i):
     """Put a packet among those that are tracked next."""
     k = pipe.gathered
     memory.set_le64(pipe.places + (k << THREE), i)
     target = frame_at(pipe.frames + k * _FRAME)
     memory.copy(pipe.frames + k * _FRAME, frame, _FRAME)
-    zone_from = u64(op.zone_from)
-    zone = u64(op.zone)
-    if zone_from == u64(ZoneFrom.VLAN):
-        zone = u64(fields.vlan) & _VLAN_BITS
-    elif zone_from == u64(ZoneFrom.IN_PORT):
-        zone = u64(fields.in_port)
-    elif zone_from == u64(ZoneFrom.PORT):
-        zone = u64(queue.zone) & LOW_16
     target.zone = zone
     flags = u64(target.flags) & ~_COMMIT
     target.flags = flags | (_COMMIT if u64(op.commit) != ZERO else ZERO)
@@ -271,12 +291,18 @@ def _take_on(views, pipe, loop, queue, i, now_s):
             break
         op = op_at(ops + u64(passage.op) * _OP)
         kind = u64(op.kind)
+        next_table = _NO_TABLE
         if kind == _CT:
-            passage.stage = _TRACK
-            _gather(pipe, frame, op, fields, queue, i)
-            return
-        if kind == _GOTO:
-            passage.table = op.argument
+            zone = _zone_of(op, fields, queue)
+            if not _is_known(loop, op, fields, zone, i):
+                passage.stage = _TRACK
+                _gather(pipe, frame, op, zone, i)
+                return
+            next_table = u64(op.next_table)
+        elif kind == _GOTO:
+            next_table = u64(op.argument)
+        if next_table != _NO_TABLE:
+            passage.table = next_table
             if not _look_up(pipe, passage, at, u64(frame_at(frame).wire_bytes)):
                 break
             continue
@@ -293,7 +319,7 @@ def _take_on(views, pipe, loop, queue, i, now_s):
             passage.outputs = u64(passage.outputs) + outputs.as_a_switch(
                 views, pipe, loop, u64(queue.index), at, i, now_s
             )
-        else:
+        elif kind == _CT_CLEAR:
             fields.ct_state = ZERO
             fields.zone = ZERO
             fields.mark = ZERO

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference_pipeline
+import tables
 from ports import receive, udp
 from ruled import Switch, Tracker
 from scapy.layers.inet import ICMP, IP, TCP, UDP
@@ -97,6 +98,29 @@ def test_ct_clear_forgets():
     """
     with Switch(1, text) as switch:
         assert switch.through("a", [datagram()])[1]["a"] == [datagram()]
+
+
+def test_what_was_tracked_in_a_zone_is_not_tracked_there_again():
+    """Looked up, then committed: it counts once, as often as it is said."""
+    text = "actions=ct(table=1,zone=3)\ntable=1 actions=ct(commit,zone=3),ct(commit,zone=3),ct(zone=3,table=2)\n"
+    with Switch(1, text + "table=2,ct_state=+trk,ct_zone=3 actions=IN_PORT") as switch:
+        for turn in range(1, 4):
+            verdicts, came = switch.through("a", [datagram()])
+            assert came["a"] == [datagram()]
+            entry = tables.entries(switch.table)[verdicts["record"][0]]
+            assert entry["packets"].tolist() == [turn, 0]
+        assert switch.worker.counter(Reason.INSERT) == 1
+        wrong = bytearray(datagram())
+        wrong[24] ^= 1
+        switch.through("a", [bytes(wrong)])
+        assert switch.worker.counter(Reason.INVALID) == 1
+
+
+def test_after_ct_clear_it_is():
+    text = "actions=ct(commit),ct_clear,ct(commit),IN_PORT"
+    with Switch(1, text) as switch:
+        verdicts, _ = switch.through("a", [datagram()])
+        assert tables.entries(switch.table)[verdicts["record"][0]]["packets"].tolist() == [2, 0]
 
 
 def test_a_pipeline_without_end_is_ended():

@@ -9,7 +9,7 @@ import numpy as np
 import reference_rules
 from zonetrack.service import rules_compile
 from zonetrack.service.rules import Ct, CtClear, Goto, InPort, Normal, Output
-from zonetrack.shm.layout import NO_TABLE, VERDICT, ZoneFrom
+from zonetrack.shm.layout import NO_RECORD, NO_TABLE, VERDICT, CtState, ZoneFrom
 from zonetrack.shm.reasons import Reason
 
 TABLES_MAX = 64
@@ -40,6 +40,7 @@ class Pipeline:
         """
         packet = packet | dict.fromkeys(CT_FIELDS, 0)
         verdict = np.zeros((), VERDICT)
+        verdict["record"] = NO_RECORD
         outputs, met, table, reason = [], [], 0, 0
         while table is not None:
             rule = None if len(met) == TABLES_MAX else reference_rules.met(self.rules, table, packet)
@@ -61,20 +62,24 @@ class Pipeline:
                 elif isinstance(action, CtClear):
                     packet |= dict.fromkeys(CT_FIELDS, 0)
                 else:
-                    verdict = self._track(data, packet, action, now_ms)
+                    verdict = self._track(data, packet, verdict, action, now_ms)
                     table = action.next_table if action.next_table != NO_TABLE else None
         verdict = verdict.copy()
         if verdict["reason"] == 0 and (reason or not outputs):
             verdict["reason"] = reason or Reason.RULE_DROPPED
         return verdict, outputs, met
 
-    def _track(self, data, packet, ct: Ct, now_ms):
+    def _track(self, data, packet, verdict, ct: Ct, now_ms):
         vlan, port = packet.get("vlan", 0) & 0xFFF, packet["in_port"]
         zone = {ZoneFrom.NUMBER: ct.zone, ZoneFrom.VLAN: vlan, ZoneFrom.IN_PORT: port, ZoneFrom.PORT: self.zones[port]}
+        zone = zone[ct.zone_from]
+        known = packet["ct_state"] & CtState.TRK and packet["zone"] == zone
+        if known and (packet["ct_state"] & CtState.INV or verdict["record"] != NO_RECORD):
+            return verdict  # tracked there already
         asked = rules_compile._asked(ct)
         self._kept = [asked]
         action = 0 if asked is None else asked.ctypes.data
-        verdict = self.tracker.track(data, zone[ct.zone_from], ct.commit, now_ms, action)
+        verdict = self.tracker.track(data, zone, ct.commit, now_ms, action)
         packet |= {"ct_state": int(verdict["ct_state"]), "zone": int(verdict["zone"]), "mark": int(verdict["mark"])}
         return verdict
 
