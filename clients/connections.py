@@ -65,6 +65,8 @@ STATUS = {
     "fixed_timeout": 1 << 5,
     "related": 1 << 6,
     "ovs": 1 << 7,
+    "source_nat": 1 << 8,
+    "destination_nat": 1 << 9,
 }
 """Bits of a row's status, by the names that are shown."""
 HELPERS = ("", "ftp", "tftp", "sip", "irc", "pptp")

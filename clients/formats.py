@@ -74,6 +74,8 @@ OVS_STATUS = {
     "seen_reply": "SEEN_REPLY",
     "assured": "ASSURED",
     "confirmed": "CONFIRMED",
+    "source_nat": "SRC_NAT",
+    "destination_nat": "DST_NAT",
     "fixed_timeout": "FIXED_TIMEOUT",
     "helper": "HELPER",
 }

@@ -29,6 +29,7 @@ from . import (
     intents,
     locks,
     memory,
+    nat,
     outcome,
     samples,
     stages,
@@ -113,7 +114,7 @@ def _account(fields, way, parsed):
 
 
 @inlined
-def _track_found(views, frame, parsed, record, settings, now_ms, verdict_address):
+def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_address):
     """Judge a packet of a connection whose lock is held, and update the connection.
 
     Returns:
@@ -127,7 +128,13 @@ def _track_found(views, frame, parsed, record, settings, now_ms, verdict_address
         locks.drop(entry + entries.LOCK)
         counters.count(views, Reason.EXPIRED_ON_LOOKUP)
         return False
-    way = way_of(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
+    translated = u64(fields.status) & nat.TRANSLATED
+    seen = ZERO
+    if translated != ZERO:
+        seen = nat.see(views, entry, key, u64(parsed.high_is_source) != ZERO)
+        way = nat.way_of(seen)
+    else:
+        way = way_of(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
     verdict = verdict_at(verdict_address)
     result = track.update(entry, way, parsed, settings, now_ms, verdict)
     kind = outcome.kind_of(result)
@@ -141,6 +148,8 @@ def _track_found(views, frame, parsed, record, settings, now_ms, verdict_address
     describe(entry, record, parsed, now_ms, verdict_address)
     if u64(verdict.reason) != _NONE:
         samples.remember(views, entry, record)
+    if translated != ZERO and kind != u64(Outcome.INVALID):
+        verdict.ct_state = u64(verdict.ct_state) | nat.send_on(views, frame, parsed, entry, seen)
     if kind == u64(Outcome.DELETE):
         delete_list.mark(views, record)
     locks.drop(entry + entries.LOCK)
@@ -152,7 +161,7 @@ def _track_found(views, frame, parsed, record, settings, now_ms, verdict_address
 
 
 @kernel
-def _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_address):
+def _track_error(views, frame, parsed, i, nothing_made, settings, now_ms, verdict_address):
     """An ICMP error: related to the connection of the packet that it quotes, and never more than that."""
     record = _find(views, parsed, i, nothing_made)
     if record == index.MISS or record == index.BUSY:
@@ -166,8 +175,15 @@ def _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_addre
         locks.drop(entry + entries.LOCK)
         refuse(parsed, verdict_address, u64(Reason.ICMP_UNMATCHED))
         return
-    inner_way = way_of(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply))
-    track.related(entry, inner_way, parsed, verdict_at(verdict_address))
+    verdict = verdict_at(verdict_address)
+    if u64(fields.status) & nat.TRANSLATED != ZERO:
+        inner_key = key_of(views, i, stages.ERROR)
+        seen = nat.see(views, entry, inner_key, u64(parsed.inner_high_is_source) != ZERO)
+        track.related(entry, nat.way_of(seen), parsed, verdict)
+        verdict.ct_state = u64(verdict.ct_state) | nat.send_error_on(views, frame, parsed, entry, seen)
+    else:
+        inner_way = way_of(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply))
+        track.related(entry, inner_way, parsed, verdict)
     describe(entry, record, parsed, now_ms, verdict_address)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
@@ -188,15 +204,16 @@ def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
         return FORESEEN
     settings = zones.settings_of(views, u64(parsed.zone))
     if u64(parsed.kind) == stages.ERROR:
-        _track_error(views, parsed, i, nothing_made, settings, now_ms, verdict_address)
+        _track_error(views, frame_of(frames, i), parsed, i, nothing_made, settings, now_ms, verdict_address)
         return FORESEEN
     frame = frame_of(frames, i)
+    key = key_of(views, i, ZERO)
     seen = u64(parsed.candidate) != ZERO and u64(parsed.candidate) != index.ABSENT
     for _ in range(MAKE_ROUNDS_MAX):
         record = _find(views, parsed, i, nothing_made)
         if record == index.BUSY:
             break
-        if record != index.MISS and _track_found(views, frame, parsed, record, settings, now_ms, verdict_address):
+        if record != index.MISS and _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_address):
             return FORESEEN if seen else APPEARED
         if commit.open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
             return MISSED

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..shm.layout import ENTRY, CtState, FrameFlag, Setting, Status, Step, VerdictFlag, offset
 from ..shm.reasons import Reason
 from . import (
+    bindings,
     counters,
     delete_list,
     entries,
@@ -18,6 +19,8 @@ from . import (
     intents,
     locks,
     memory,
+    nat,
+    stages,
     timeouts,
     track,
     tuples,
@@ -47,7 +50,7 @@ def wanted_in(views, i, count, zone):
 
 
 @kernel
-def make(views, parsed, i, count, settings, expected, now_ms, verdict_address):
+def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address):
     """Make a record for a packet that found none; ``expected`` is the address of the EXPECTATION that foretold it, or 0.
 
     Returns:
@@ -87,7 +90,15 @@ def make(views, parsed, i, count, settings, expected, now_ms, verdict_address):
     locks.drop(entry + entries.LOCK)
 
     wanted = wanted_in(views, i, count, zone) if zones.credit(views) == ZERO else ONE
-    reason = index.insert(views, record, zone, wanted, delete_list.length(views) == ZERO)
+    may_split = delete_list.length(views) == ZERO
+    translation = nat.wanted(frame)
+    if translation & nat.BINDS != ZERO:
+        salt = record | (incarnation << THIRTY_TWO)
+        reply_key = key_of(views, i, stages.ERROR)
+        action = nat.action_of(frame)
+        reason = bindings.bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split)
+    else:
+        reason = index.insert(views, record, zone, wanted, may_split)
     if reason != _NONE:
         intents.set_record(views, record, Step.ALLOC)
         entries.release(views, record)
@@ -98,6 +109,8 @@ def make(views, parsed, i, count, settings, expected, now_ms, verdict_address):
     verdict.state = state
     memory.set_le64(verdict_address + EIGHT, record | (incarnation << THIRTY_TWO))
     verdict.timeout_ms = min(expiry_ms - now_ms, LOW_32)
+    if translation & nat.BINDS != ZERO:
+        nat.send_first_on(views, frame, parsed, i, verdict)
     return reason
 
 
@@ -127,10 +140,10 @@ def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
     no_record(verdict_address, parsed, _NEW if expected == ZERO else _NEW | u64(CtState.REL), ZERO, ZERO)
     if not shall_commit:
         return True
-    reason = make(views, parsed, i, count, settings, expected, now_ms, verdict_address)
+    reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
     if reason == u64(Reason.INDEX_FULL) and delete_list.length(views) != ZERO:
         delete_list.run(views)  # what is in the way may be what we have deleted ourselves
-        reason = make(views, parsed, i, count, settings, expected, now_ms, verdict_address)
+        reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
     if reason == u64(Reason.ADOPTED):
         counters.count(views, reason)
         return False

@@ -85,6 +85,16 @@ def header_bytes(word):
 
 
 @inlined
+def size_of(number, length):
+    """Return the bytes of an extension header, from its number and its length field."""
+    if number == _FRAGMENT:
+        return EIGHT
+    if number == _AUTHENTICATION:
+        return (length + TWO) << TWO
+    return (length + ONE) << THREE
+
+
+@inlined
 def _refused(why):
     return u64(why) << _REASON_SHIFT
 
@@ -119,17 +129,13 @@ def walk(address, ip_bytes, captured, settings):
         if captured < at + FOUR:
             return _refused(Reason.TRUNCATED)
         header = address + at
-        length = memory.byte(header + ONE)
-        size = (length + ONE) << THREE
+        size = size_of(next_header, memory.byte(header + ONE))
         if next_header == _FRAGMENT:
             fragment_word = memory.be16(header + TWO) & _FRAGMENT_AND_MORE
-            size = EIGHT
             if fragment_word & FRAGMENT_OFFSET:
                 next_header = memory.byte(header)
                 at += size
                 break  # what follows is not a header but the middle of something
-        elif next_header == _AUTHENTICATION:
-            size = (length + TWO) << TWO
         next_header = memory.byte(header)
         at += size
     if ip_bytes < at:

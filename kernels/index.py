@@ -145,6 +145,34 @@ def find(views, key, hash_, zone):
     return BUSY
 
 
+@kernel
+def _has_live(views, segment, hash_, key):
+    """Return whether a LIVE record with this key stands in the segment: for certain while its lock is held."""
+    tag = segments.tag_of(hash_)
+    line = segments.home_line(views, segment, hash_)
+    for _ in range(2):
+        matches = memory.match_line(line, tag)
+        while matches != ZERO:
+            record = (memory.acquire64(line + (memory.lowest_bit(matches) << THREE)) & LOW_32) - ONE  # A2
+            matches &= matches - ONE
+            if record < views.records[0] and might_be(views, record, key):
+                life = memory.acquire64(entries.address(views, record) + entries.LIFE)
+                if entries.state_of(life) == u64(Life.LIVE):
+                    return True
+        line ^= _LINE
+    return False
+
+
+@kernel
+def has(views, key, hash_, zone):
+    """Return whether a connection seems to have a key: no lock is taken, and it may come or go meanwhile."""
+    word = zones.load_word(views, zone)  # A1
+    if zones.directory_of(word) == ZERO:
+        return False
+    segment = segments.segment_of(views, word, hash_)  # A1
+    return segment != ZERO and _has_live(views, segment - ONE, hash_, key)
+
+
 @inlined
 def glance(views, zone, word, line, tag):
     """Look for a tag in a pair of lines, without a lock.
@@ -164,24 +192,6 @@ def glance(views, zone, word, line, tag):
 
 
 # ------------------------------------------------------------------------------------------------ under segment locks
-@kernel
-def _duplicate(views, segment, hash_, key):
-    """Return whether a LIVE record with this key stands in the segment, whose lock is held."""
-    tag = segments.tag_of(hash_)
-    line = segments.home_line(views, segment, hash_)
-    for _ in range(2):
-        matches = memory.match_line(line, tag)
-        while matches != ZERO:
-            record = (memory.acquire64(line + (memory.lowest_bit(matches) << THREE)) & LOW_32) - ONE  # A2
-            matches &= matches - ONE
-            if record < views.records[0] and might_be(views, record, key):
-                life = memory.acquire64(entries.address(views, record) + entries.LIFE)
-                if entries.state_of(life) == u64(Life.LIVE):
-                    return True
-        line ^= _LINE
-    return False
-
-
 # ------------------------------------------------------------------------------------------------ insert
 @kernel
 def _publish(views, record, zone, wanted, first_slot, hash_, second_slot, second_hash):
@@ -221,9 +231,9 @@ def _attempt(views, record, zone, wanted, hash_, second, second_hash, word, may_
     second_slot = ZERO
     if zones.load_word(views, zone) != word:  # covers split, doubling, flush and reuse of the segment by another zone
         reason = again
-    elif _duplicate(views, first_segment, hash_, key):
+    elif _has_live(views, first_segment, hash_, key):
         reason = u64(Reason.ADOPTED)
-    elif second != ZERO and _duplicate(views, second_segment, second_hash, second):
+    elif second != ZERO and _has_live(views, second_segment, second_hash, second):
         reason = u64(Reason.CLASH)
     else:
         first_slot = segments.free_slot(views, first_segment, hash_, ZERO)

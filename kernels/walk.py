@@ -31,11 +31,11 @@ from ..shm.layout import (
     Step,
     offset,
 )
-from . import delete_list, entries, intents, locks, memory, ovs_tcp, tcp_window, tuples, zones
+from . import delete_list, entries, intents, locks, memory, nat, ovs_tcp, tcp_window, tuples, zones
 from .jit import inlined, kernel
 from .words import FOUR, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 
-_KEY_LOW, _KEY_HIGH = tuples.ENTRY_KEY, tuples.ENTRY_KEY + SIXTEEN
+_KEY_HIGH = SIXTEEN
 _KEY_LAST = tuples.ENTRY_KEY + tuples.LAST
 _SECOND_WORD = u64(8)
 _LOW_PORT_SHIFT = u64(48)
@@ -52,6 +52,8 @@ _PROTOCOL = offset(ENTRY, "protocol")
 _ENTRY_PACKETS = offset(ENTRY, "packets")
 _EXTENSION_LABEL = offset(EXTENSION, "label")
 _ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
+_SIDES = _ORIG_IS_HIGH | u64(Status.REPLIER_IS_HIGH)
+"""What tuples say, and CONNECTION.status does not."""
 _TORN, _OVS = u64(Status.TORN), u64(Status.OVS)
 _STATE_MAX = u64(15)
 _LIVE = u64(Life.LIVE)
@@ -92,19 +94,24 @@ def _fetch(views, i, found):
 
 
 @inlined
-def _opener(entry):
-    """Return the offset in an entry of the endpoint that opened the connection, and of the other one."""
-    if u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH != ZERO:
-        return _KEY_HIGH, _KEY_LOW
-    return _KEY_LOW, _KEY_HIGH
+def _opener_is_high(entry):
+    return u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH != ZERO
 
 
 @inlined
-def _ports(entry):
-    """Return the opener's port << 16 | the other's."""
-    last = memory.read64(entry + _KEY_LAST)
+def _addresses(key, source_is_high):
+    """Return where the source's address and the destination's stand in a key."""
+    if source_is_high:
+        return key + _KEY_HIGH, key
+    return key, key + _KEY_HIGH
+
+
+@inlined
+def _ports(key, source_is_high):
+    """Return the source's port << 16 | the destination's."""
+    last = memory.read64(key + tuples.LAST)
     low, high = last >> _LOW_PORT_SHIFT, (last >> THIRTY_TWO) & LOW_16
-    if u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH != ZERO:
+    if source_is_high:
         return (high << SIXTEEN) | low
     return (low << SIXTEEN) | high
 
@@ -133,7 +140,7 @@ def _is_in_state(wanted, e):
 
 
 @kernel
-def _fits(wanted, entry):
+def _fits(views, wanted, entry):
     """Return whether an entry is one of those that a filter means; its lock is held."""
     if (memory.read64(entry + _KEY_LAST) & u64(wanted.last_mask)) != u64(wanted.last):
         return False
@@ -144,13 +151,16 @@ def _fits(wanted, entry):
         return False
     if u64(wanted.states) | u64(wanted.ovs_states) != ZERO and not _is_in_state(wanted, e):
         return False
-    if (_ports(entry) & u64(wanted.ports_mask)) != u64(wanted.ports):
+    key, opener_is_high = entry + tuples.ENTRY_KEY, _opener_is_high(entry)
+    if (_ports(key, opener_is_high) & u64(wanted.ports_mask)) != u64(wanted.ports):
         return False
     if u64(wanted.ports_mask) != ZERO and _is_icmp(entry):  # what stands there is no port
         return False
-    src, dst = _opener(entry)
-    differences = _differs(wanted, 0, entry + src) | _differs(wanted, 2, entry + dst)
-    differences |= _differs(wanted, 4, entry + dst) | _differs(wanted, 6, entry + src)
+    src, dst = _addresses(key, opener_is_high)
+    replies, replier_is_high = nat.replies(views, entry)
+    reply_src, reply_dst = _addresses(replies, replier_is_high)
+    differences = _differs(wanted, 0, src) | _differs(wanted, 2, dst)
+    differences |= _differs(wanted, 4, reply_src) | _differs(wanted, 6, reply_dst)
     return differences == ZERO
 
 
@@ -163,7 +173,7 @@ def _is_meant(views, wanted, entry, life, now_ms):
         views, tuples.zone_of(entry + tuples.ENTRY_KEY)
     ):
         return False
-    return _fits(wanted, entry)
+    return _fits(views, wanted, entry)
 
 
 # ------------------------------------------------------------------------------------------------ what is shown
@@ -203,19 +213,23 @@ def _describe(views, record, entry, life, now_ms, wall_offset_ms, out):
     c.parent = e.parent
     memory.copy(out + _PACKETS, entry + _ENTRY_PACKETS, _WAYS_BYTES)
     c.start_ms = u64(e.created_ms) + wall_offset_ms
-    src, dst = _opener(entry)
-    _copy_address(out + _SRC, entry + src)
-    _copy_address(out + _DST, entry + dst)
-    _copy_address(out + _REPLY_SRC, entry + dst)
-    _copy_address(out + _REPLY_DST, entry + src)
+    key, opener_is_high = entry + tuples.ENTRY_KEY, _opener_is_high(entry)
+    src, dst = _addresses(key, opener_is_high)
+    _copy_address(out + _SRC, src)
+    _copy_address(out + _DST, dst)
+    replies, replier_is_high = nat.replies(views, entry)
+    src, dst = _addresses(replies, replier_is_high)
+    _copy_address(out + _REPLY_SRC, src)
+    _copy_address(out + _REPLY_DST, dst)
     expiry_ms = memory.read64(entry + entries.EXPIRY)
     c.timeout_ms = min(expiry_ms - now_ms, LOW_32) if expiry_ms > now_ms else ZERO
     c.mark = e.mark
-    ports, last = _ports(entry), memory.read64(entry + _KEY_LAST)
+    ports, last = _ports(key, opener_is_high), memory.read64(entry + _KEY_LAST)
     c.sport, c.dport = ports >> SIXTEEN, ports & LOW_16
-    c.reply_sport, c.reply_dport = ports & LOW_16, ports >> SIXTEEN
+    ports = _ports(replies, replier_is_high)
+    c.reply_sport, c.reply_dport = ports >> SIXTEEN, ports & LOW_16
     c.zone = (last >> SIXTEEN) & LOW_16
-    c.status = u64(e.status) & ~_ORIG_IS_HIGH
+    c.status = u64(e.status) & ~_SIDES
     c.protocol, c.family = (last >> u64(8)) & LOW_8, last & LOW_8
     c.state = e.state
     if u64(c.protocol) == _TCP:

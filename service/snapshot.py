@@ -36,7 +36,7 @@ DTYPE = [[name, kind.base.str, list(kind.shape)] for name, (kind, *_) in (CONNEC
 """How a row of a dump is read: name, numpy's format, shape of each field."""
 STATES = [state.name for state in Tcp]
 """Names of TCP's states by their numbers."""
-STATUS = {bit.name.lower(): int(bit) for bit in Status if bit is not Status.ORIG_IS_HIGH}
+STATUS = {bit.name.lower(): int(bit) for bit in Status if not bit.name.endswith("_IS_HIGH")}
 
 
 class Page(NamedTuple):

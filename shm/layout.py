@@ -153,6 +153,9 @@ class Status(IntEnum):
     FIXED_TIMEOUT = 1 << 5
     RELATED = 1 << 6  # foretold by an expectation
     OVS = 1 << 7  # judged by the rules of the `ovs` profile for all its life: they say what `state` and `protocol` mean
+    SOURCE_NAT = 1 << 8  # the other end sees another source: EXTENSION.reply_key, unless it chanced to be the same
+    DESTINATION_NAT = 1 << 9  # likewise another destination
+    REPLIER_IS_HIGH = 1 << 10  # who replies is the second endpoint of EXTENSION.reply_key
 
 
 TCP_PEER = np.dtype(
@@ -706,6 +709,7 @@ class FrameFlag(IntEnum):
     CHECKSUM_TRUSTED = 2  # the device has verified it, or has yet to fill it in
     QUIET = 4  # of a descriptor: where there are rules, its client wants no answer, only what is output to its port
     FORWARDED = 8  # of a descriptor from the service: no answer, but a frame that a rule has output to this port
+    CHECKSUM_PARTIAL = 16  # it has yet to be filled in: there stands the sum of the pseudo header
 
 
 FRAME = np.dtype(
@@ -733,12 +737,31 @@ ACTION = np.dtype(
         ("label", "u8", (2,)),
         ("label_mask", "u8", (2,)),
         ("helper", "u4"),  # Helper of a connection that is made, 0: whatever the zone has for its port
-        ("reserved", "u4", (3,)),
+        ("nat", "u4"),  # Nat bits
+        ("nat_ports", "u2", (2,)),  # first and last to choose from; 0, 0: the packet's own, or one like it
+        ("reserved", "u4"),
+        (
+            "nat_first",
+            "u8",
+            (2,),
+        ),  # first and last address to choose from, two words as in a key; 0, 0: the packet's own
+        ("nat_last", "u8", (2,)),
+        ("reserved2", "u8", (4,)),
     ],
     align=True,
 )
 """What a rule asks of the connection of a packet.  Private to a process."""
-ACTION_BYTES = 64
+ACTION_BYTES = 128
+
+
+class Nat(IntEnum):
+    """Bits of ACTION.nat."""
+
+    APPLY = 1  # translate the packet as its connection is translated
+    SOURCE = 2  # a connection that is made gets another source; without this and the next none is translated anew
+    DESTINATION = 4  # likewise another destination
+    RANDOM = 8  # the search for a port begins anywhere, else where a hash of the tuple says
+    PERSISTENT = 16  # the address depends on the opener's address alone
 
 
 class ActionFlag(IntEnum):
@@ -1246,7 +1269,7 @@ CONNECTION = np.dtype(
         ("reply_sport", "u2"),
         ("reply_dport", "u2"),
         ("zone", "u2"),
-        ("status", "u2"),  # Status bits, without ORIG_IS_HIGH: the tuples say it
+        ("status", "u2"),  # Status bits, without ORIG_IS_HIGH and REPLIER_IS_HIGH: the tuples say it
         ("protocol", "u1"),
         ("family", "u1"),  # 4 or 6
         ("state", "u1"),  # protocol state

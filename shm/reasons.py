@@ -51,6 +51,7 @@ class Reason(IntEnum):
     CLASH = 45  # another connection has the reply tuple
     BUSY = 46  # a lock was not had in time
     EXPECTATIONS_FULL = 48  # a helper's expectation had no room
+    NAT_EXHAUSTED = 49  # no address and port is free that the rule allows
     # What happened to records and packets, counted but not anybody's fault.
     INSERT = 56
     REMOVE = 57

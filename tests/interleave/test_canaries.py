@@ -76,7 +76,7 @@ def test_lock_that_does_not_exclude_is_found(monkeypatch):
 
 
 def test_missing_look_for_the_duplicate_is_found(monkeypatch):
-    monkeypatch.setattr(index, "_duplicate", lambda *arguments: False)
+    monkeypatch.setattr(index, "_has_live", lambda *arguments: False)
     assert is_found(test_table.brimming(), racing)
 
 

@@ -169,6 +169,22 @@ def test_an_ipv6_address_has_all_its_bytes_and_an_extension_its_label(table, me,
     assert (shown["label"].tolist(), shown["helper"]) == ([1 << 63, 5], 7)
 
 
+@pytest.mark.parametrize("replier_is_high", [False, True])
+def test_a_translated_connection_is_shown_and_found_by_the_tuple_of_its_replies(replier_is_high, table, me, walker):
+    low, high, public = ("10.0.0.1", 40000), ("198.51.100.1", 80), ("192.0.2.100", 1024)
+    replies = key(public, high) if replier_is_high else key(high, public)
+    record = int(me.made(key(low, high), replies)[0])
+    tables.entries(table)["status"][record] = Status.SOURCE_NAT | (Status.REPLIER_IS_HIGH if replier_is_high else 0)
+    (shown,) = walker.collect()
+    assert (shown["src"].tolist(), shown["dst"].tolist()) == (four(low[0]), four(high[0]))
+    assert (shown["reply_src"].tolist(), shown["reply_dst"].tolist()) == (four(high[0]), four(public[0]))
+    assert (shown["sport"], shown["dport"], shown["reply_sport"], shown["reply_dport"]) == (40000, 80, 80, 1024)
+    assert shown["status"] == Status.SOURCE_NAT
+    for place, text, fits in ((3, public[0], 1), (3, low[0], 0), (2, high[0], 1), (0, low[0], 1)):
+        walker.cursor[0] = 0
+        assert walker.count(address_filter(place, text, 32)) == fits
+
+
 def test_a_timeout_that_no_field_can_hold_is_the_longest_there_is(me, walker):
     me.made(tables.keys(1), expiry_ms=NOW + (1 << 34))
     assert walker.collect()["timeout_ms"].tolist() == [2**32 - 1]

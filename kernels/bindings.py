@@ -1,0 +1,255 @@
+"""What NAT chooses: the tuple of the replies to a connection that is about to be made, one that nobody else has.
+
+    source         replies come to another address and port than the opener's
+    destination    replies come from another address and port than those the opener wrote to
+
+The candidates of a packet form one sequence, at most PROBES_MAX long, and ``choose`` goes on in it where it stopped: two
+addresses of the range, one after the other, each with ports in an order that leaves none out twice.
+
+    address     by a hash of the tuple (PERSISTENT: of the opener's address), then its neighbour
+    port        the packet's own, where the rule names none and it is free; else from the rule's, or from those like it
+                (below 512, 600 to 1023, above), beginning where another hash says; then in steps of a prime
+
+Address and first port come from different parts of the hash: chosen by one, connections to one address would crowd
+around the same ports.  Where a destination's ports are used up the source's are searched too.  No lock is held while this
+looks: that a tuple is free is a hint, and ``index.insert`` decides.
+
+Source: Open vSwitch's nat_get_unique_tuple, for what may be chosen and in which order; the order of ports is our own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..shm.layout import ACTION, Nat, Status
+from ..shm.reasons import Reason
+from . import endpoints, entries, index, memory, tuples
+from .endpoints import ICMP, ICMPV6, write_key
+from .jit import inlined, kernel
+from .memory import mix, multiply_high
+from .words import LOW_16, LOW_32, ONE, THIRTY_TWO, ZERO, u64
+
+PROBES_MAX = 248
+"""Tuples that are looked up for one connection: as many as Open vSwitch tries."""
+EXHAUSTED = u64(0xFFFFFFFF)
+_PROBES = u64(PROBES_MAX)
+_PER_ADDRESS = u64(PROBES_MAX // 2)
+_FORTY_EIGHT = u64(48)
+_SALT = u64(0xD6E8FEB86659FD93)
+_LIKE = (u64(512), u64(600), u64(1024))
+
+STEPS = np.array([251, 257, 263, 269, 271, 277, 281, 283], np.uint64)
+"""Primes: from port to port of a range that is longer than the search; of two in a row at most one divides its length."""
+STEPS.setflags(write=False)
+_STEPS_MASK = u64(len(STEPS) - 1)
+
+action_at = memory.record_at(ACTION)
+
+
+@inlined
+def _ports_like(port, protocol):
+    """Return first and last of the ports that serve as well as ``port`` (RFC 6056 3.2, RFC 4787 REQ-3)."""
+    if protocol in (ICMP, ICMPV6):
+        return ZERO, LOW_16
+    if port < _LIKE[0]:
+        return ONE, _LIKE[0] - ONE
+    if port < _LIKE[2]:
+        return _LIKE[1], _LIKE[2] - ONE
+    return _LIKE[2], LOW_16
+
+
+@inlined
+def _nth_port(first, last, hash_, n):
+    """Return the n-th port of a range, in an order that the hash chooses; n is below the range's length."""
+    count = last - first + ONE
+    start = multiply_high(hash_, count)
+    if count <= _PROBES:
+        return first + (start + n) % count
+    which = hash_ & _STEPS_MASK
+    step = u64(STEPS[which])
+    if count % step == ZERO:
+        step = u64(STEPS[(which + ONE) & _STEPS_MASK])
+    return first + (start + n * step) % count
+
+
+@inlined
+def _nth_address(action, hash_, n):
+    """Return the n-th address of a rule's range, its two words; of IPv6 only the lower half varies."""
+    first_low = u64(action.nat_first[1])
+    count = u64(action.nat_last[1]) - first_low + ONE
+    if u64(action.nat_first[0]) != u64(action.nat_last[0]) or count == ZERO or count > LOW_32:
+        count = LOW_32
+    return u64(action.nat_first[0]), first_low + (multiply_high(hash_, count) + n) % count
+
+
+@inlined
+def _has_range(action):
+    return u64(action.nat_first[0]) | u64(action.nat_first[1]) != ZERO
+
+
+@inlined
+def _address_count(action):
+    """Return how many addresses are tried: two, where there are two."""
+    if not _has_range(action):
+        return ONE
+    same = u64(action.nat_first[0]) == u64(action.nat_last[0]) and u64(action.nat_first[1]) == u64(action.nat_last[1])
+    return ONE if same else u64(2)
+
+
+@inlined
+def _can_change_port(protocol):
+    return endpoints.has_ports(protocol) | (protocol == ICMP) | (protocol == ICMPV6)
+
+
+@kernel
+def _candidate(action, protocol, source_port, destination_port, port_hash, k):
+    """Return the ports of the k-th candidate at one address: source << 16 | destination; EXHAUSTED behind the last.
+
+    The source's port is the one that the replies go to.
+    """
+    rule_first = u64(action.nat_ports[0])
+    rule_last = u64(action.nat_ports[1])
+    source = u64(action.nat) & u64(Nat.SOURCE) != ZERO
+    has_ports = rule_last != ZERO and (
+        source or endpoints.has_ports(protocol)
+    )  # of ICMP the opener's side has an identifier
+    if not _can_change_port(protocol):
+        return EXHAUSTED if k != ZERO else (source_port << u64(16)) | destination_port
+    if not source:
+        if has_ports:
+            tried = min(rule_last - rule_first + ONE, _PER_ADDRESS // u64(2))
+            if k < tried:
+                return (source_port << u64(16)) | _nth_port(rule_first, rule_last, port_hash, k)
+            k -= tried
+            destination_port = _nth_port(rule_first, rule_last, port_hash, ZERO)
+        elif k == ZERO:
+            return (source_port << u64(16)) | destination_port
+        else:
+            k -= ONE
+    elif has_ports:
+        if k > rule_last - rule_first:
+            return EXHAUSTED
+        return (_nth_port(rule_first, rule_last, port_hash, k) << u64(16)) | destination_port
+    elif k == ZERO:
+        return (source_port << u64(16)) | destination_port
+    else:
+        k -= ONE
+    first, last = _ports_like(source_port, protocol)
+    if k > last - first:
+        return EXHAUSTED
+    return (_nth_port(first, last, mix(port_hash, _SALT), k) << u64(16)) | destination_port
+
+
+@kernel
+def choose(views, parsed, reply_key, action, salt, attempt):
+    """Choose the tuple of the replies to a packet that opens a connection.
+
+    Args:
+        parsed: PARSED of the packet; ``inner_key`` and ``inner_high_is_source`` are written: the key of the replies and
+            whether who replies is its second endpoint.
+        reply_key: u64, address of that ``inner_key``.
+        action: ACTION, whose ``nat`` has SOURCE or DESTINATION.
+        salt: u64, different for each connection, for a RANDOM search.
+        attempt: u64, 0 at first, then what this returned, when the tuple was taken after all.
+
+    Returns:
+        u64, where the search goes on; EXHAUSTED when there is nothing left to try.  The tuple may be the packet's own.
+
+    Concurrency:
+        No lock; that the tuple is free is a hint.
+    """
+    memory.apart()
+    key = parsed.key
+    protocol = u64(parsed.protocol)
+    family = u64(parsed.family)
+    zone = u64(parsed.zone)
+    ports = key[4]
+    if u64(parsed.high_is_source) != ZERO:
+        src_high, src_low, src_port = key[2], key[3], (ports >> THIRTY_TWO) & LOW_16
+        dst_high, dst_low, dst_port = key[0], key[1], ports >> _FORTY_EIGHT
+    else:
+        src_high, src_low, src_port = key[0], key[1], ports >> _FORTY_EIGHT
+        dst_high, dst_low, dst_port = key[2], key[3], (ports >> THIRTY_TWO) & LOW_16
+    nat = u64(action.nat)
+    source = nat & u64(Nat.SOURCE) != ZERO
+    secret = views.secret
+    opener = mix(src_high ^ secret[1], src_low ^ secret[2])
+    whole = mix(opener ^ dst_high ^ src_port, dst_low ^ (dst_port << THIRTY_TWO) ^ secret[3])
+    address_hash = mix(opener if nat & u64(Nat.PERSISTENT) != ZERO else whole, secret[0] ^ _SALT)
+    if nat & u64(Nat.RANDOM) != ZERO:
+        whole = mix(whole ^ salt, secret[2])
+    port_hash = mix(whole, secret[1] ^ protocol)
+    per_address = _PROBES // _address_count(action)
+    for i in range(PROBES_MAX):
+        at = attempt + u64(i)
+        which = at // per_address
+        if which >= _address_count(action):
+            return EXHAUSTED
+        chosen = _candidate(action, protocol, src_port, dst_port, port_hash, at - which * per_address)
+        if chosen == EXHAUSTED:
+            attempt = (which + ONE) * per_address - u64(i) - ONE  # the next look is the first at the next address
+            continue
+        new_src_high, new_src_low, new_dst_high, new_dst_low = src_high, src_low, dst_high, dst_low
+        if _has_range(action):
+            if source:
+                new_src_high, new_src_low = _nth_address(action, address_hash, which)
+            else:
+                new_dst_high, new_dst_low = _nth_address(action, address_hash, which)
+        port = chosen & LOW_16
+        new_port = chosen >> u64(16)
+        order = write_key(
+            new_dst_high,
+            new_dst_low,
+            port,
+            new_src_high,
+            new_src_low,
+            new_port,
+            zone,
+            protocol,
+            family,
+            parsed.inner_key,
+        )
+        parsed.inner_high_is_source = order & ONE
+        hash_ = tuples.hash_key(views, reply_key)
+        if not index.has(views, reply_key, hash_, zone):
+            return at + ONE
+    return EXHAUSTED
+
+
+@kernel
+def bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split):
+    """Publish a NEW record with a tuple for its replies that nobody else has.
+
+    Args:
+        record: u64, as for ``index.insert``, which this calls; its extension is taken here if it has none.
+        parsed, reply_key, action, salt: as for ``choose``.
+        zone, wanted, may_split: as for ``index.insert``.
+
+    Returns:
+        u64, a Reason, as from ``index.insert``; EXTENSION_FULL, or NAT_EXHAUSTED instead of CLASH.  ``parsed.inner_key`` is
+        the tuple of the replies, ``inner_high_is_source`` says who replies.
+    """
+    memory.apart()
+    if not entries.with_extension(views, record):
+        return u64(Reason.EXTENSION_FULL)
+    entry = entries.address(views, record)
+    fields = entries.entry_at(entry)
+    own = entry + tuples.ENTRY_KEY
+    nat = u64(action.nat)
+    status = u64(fields.status) & ~u64(Status.REPLIER_IS_HIGH)
+    status |= u64(Status.SOURCE_NAT) if nat & u64(Nat.SOURCE) != ZERO else u64(Status.DESTINATION_NAT)
+    attempt = ZERO
+    for _ in range(PROBES_MAX):
+        attempt = choose(views, parsed, reply_key, action, salt, attempt)
+        if attempt == EXHAUSTED:
+            return u64(Reason.NAT_EXHAUSTED)
+        second = entries.extension_of(views, entry) + tuples.EXTENSION_KEY
+        tuples.copy_key(second, reply_key)
+        if tuples.equal(reply_key, own):
+            memory.write64(second + tuples.LAST, ZERO)  # what was chosen is what the packet had: one key is enough
+        is_high = u64(parsed.inner_high_is_source) != ZERO
+        fields.status = status | (u64(Status.REPLIER_IS_HIGH) if is_high else ZERO)
+        reason = index.insert(views, record, zone, wanted, may_split)
+        if reason != u64(Reason.CLASH):
+            return reason
+    return u64(Reason.NAT_EXHAUSTED)

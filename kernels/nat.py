@@ -1,0 +1,177 @@
+"""Translated connections: which way their packets go, and which tuple each packet shall have when it goes on.
+
+    a packet of               is found by       and goes on as
+    the opener, as sent       the own key       the inverse of the replies' tuple
+    the opener, translated    the replies' key  it is
+    the replier, as sent      the replies' key  the inverse of the opener's tuple
+    the replier, translated   the own key       it is
+
+What an ICMP error quotes is the packet as it was where the error was made; it goes on as it was where it was sent.
+
+Concurrency: the record's lock is held, which keeps its extension with the replies' key.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ..shm.layout import ACTION, ENTRY, CtState, Nat, Status, Way
+from . import entries, memory, rewrite, tuples
+from .jit import inlined, kernel
+from .stages import ERROR, key_of
+from .words import ZERO, u64
+
+BINDS = u64(Nat.SOURCE) | u64(Nat.DESTINATION)
+"""Bits of ``wanted`` for which a connection that is made gets a tuple of its own for its replies."""
+TRANSLATED = u64(Status.SOURCE_NAT) | u64(Status.DESTINATION_NAT)
+
+
+class Seen(IntEnum):
+    """Where a packet was found: which of the two tuples it has, and which way it goes.  Bit 0 is its Way."""
+
+    ORIG_SENT = 0
+    REPLY_TRANSLATED = 1
+    ORIG_TRANSLATED = 2
+    REPLY_SENT = 3
+
+
+_SENT_ORIG, _SENT_REPLY = u64(Seen.ORIG_SENT), u64(Seen.REPLY_SENT)
+_TRANSLATED_ORIG, _TRANSLATED_REPLY = u64(Seen.ORIG_TRANSLATED), u64(Seen.REPLY_TRANSLATED)
+_WAY = u64(Way.REPLY)
+
+entry_at = memory.record_at(ENTRY)
+action_at = memory.record_at(ACTION)
+
+
+@inlined
+def way_of(seen):
+    """Return the Way of what ``see`` returned."""
+    return seen & _WAY
+
+
+@inlined
+def replies(views, entry):
+    """Return the key that the replies to a connection have, and whether who replies is its second endpoint.
+
+    Of a connection that is not translated, or to its own tuple, that is its own key.
+    """
+    second = entries.second_key(views, entry)
+    status = u64(entry_at(entry).status)
+    if second == ZERO:
+        return entry + tuples.ENTRY_KEY, status & u64(Status.ORIG_IS_HIGH) == ZERO
+    return second, status & u64(Status.REPLIER_IS_HIGH) != ZERO
+
+
+@kernel
+def see(views, entry, key, high_is_source):
+    """Return how a packet of a translated connection was found.
+
+    Args:
+        entry: u64, address of the ENTRY.
+        key: u64, address of the packet's key: the connection's own, or that of its replies.
+        high_is_source: bool, whether the packet comes from the key's second endpoint.
+
+    Returns:
+        u64, a Seen.
+    """
+    memory.apart()
+    status = u64(entry_at(entry).status)
+    if tuples.equal(entry + tuples.ENTRY_KEY, key):
+        from_opener = high_is_source == (status & u64(Status.ORIG_IS_HIGH) != ZERO)
+        if from_opener:
+            return _SENT_ORIG
+        # without a second key the replies have this one
+        return _SENT_REPLY if entries.second_key(views, entry) == ZERO else _TRANSLATED_REPLY
+    from_replier = high_is_source == (status & u64(Status.REPLIER_IS_HIGH) != ZERO)
+    return _SENT_REPLY if from_replier else _TRANSLATED_ORIG
+
+
+@inlined
+def wanted(frame):
+    """Return the Nat bits that a rule asks for with a packet."""
+    action = u64(frame.action)
+    return u64(action_at(action).nat) if action != ZERO else ZERO
+
+
+@inlined
+def action_of(frame):
+    """Return the ACTION of a packet, of which ``wanted`` is not 0."""
+    return action_at(u64(frame.action))
+
+
+@inlined
+def bits(status, way):
+    """Return the bits of ct_state that say what of a packet is translated: source, destination, or both."""
+    source = u64(Status.SOURCE_NAT) if way == ZERO else u64(Status.DESTINATION_NAT)
+    destination = u64(Status.DESTINATION_NAT) if way == ZERO else u64(Status.SOURCE_NAT)
+    result = u64(CtState.SNAT) if status & source != ZERO else ZERO
+    return result | (u64(CtState.DNAT) if status & destination != ZERO else ZERO)
+
+
+@kernel
+def send_on(views, frame, parsed, entry, seen):
+    """Give a packet the tuple with which it goes on.
+
+    Args:
+        frame: FRAME, whose bytes are written.
+        parsed: PARSED of it.
+        entry: u64, address of the ENTRY.
+        seen: u64, what ``see`` returned for its key.
+
+    Returns:
+        u64, the bits of ct_state for it; 0 when its rule does not have it translated.
+    """
+    memory.apart()
+    if wanted(frame) & u64(Nat.APPLY) == ZERO:
+        return ZERO
+    if seen == _SENT_ORIG:
+        key, replier_is_high = replies(views, entry)
+        rewrite.translate(frame, parsed, key, not replier_is_high)
+    elif seen == _SENT_REPLY:
+        opener_is_high = u64(entry_at(entry).status) & u64(Status.ORIG_IS_HIGH) != ZERO
+        rewrite.translate(frame, parsed, entry + tuples.ENTRY_KEY, not opener_is_high)
+    return bits(u64(entry_at(entry).status), way_of(seen))
+
+
+@kernel
+def send_error_on(views, frame, parsed, entry, seen):
+    """Give the packet that an ICMP error quotes the tuple with which it was sent, and the error that packet's sender.
+
+    Args:
+        frame: FRAME, whose bytes are written.
+        parsed: PARSED of the error.
+        entry: u64, address of the ENTRY of the quoted packet.
+        seen: u64, what ``see`` returned for the quoted packet.
+
+    Returns:
+        u64, the bits of ct_state for the error, which goes against the quoted packet; 0 when it is not translated.
+    """
+    memory.apart()
+    if wanted(frame) & u64(Nat.APPLY) == ZERO:
+        return ZERO
+    if seen == _TRANSLATED_ORIG:
+        opener_is_high = u64(entry_at(entry).status) & u64(Status.ORIG_IS_HIGH) != ZERO
+        rewrite.translate_error(frame, parsed, entry + tuples.ENTRY_KEY, opener_is_high)
+    elif seen == _TRANSLATED_REPLY:
+        key, replier_is_high = replies(views, entry)
+        rewrite.translate_error(frame, parsed, key, replier_is_high)
+    return bits(u64(entry_at(entry).status), way_of(seen) ^ _WAY)
+
+
+@kernel
+def send_first_on(views, frame, parsed, i, verdict):
+    """Give the packet that opened a connection the tuple with which it goes on.
+
+    Args:
+        frame: FRAME, whose bytes are written.
+        parsed: PARSED of packet ``i``, as ``bindings.bind`` left it: the connection may be gone by now.
+        i: u64, its place in the burst.
+        verdict: VERDICT, whose ct_state is changed.
+    """
+    memory.apart()
+    asked = wanted(frame)
+    if asked & u64(Nat.APPLY) == ZERO:
+        return
+    rewrite.translate(frame, parsed, key_of(views, i, ERROR), u64(parsed.inner_high_is_source) == ZERO)
+    bit = u64(CtState.SNAT) if asked & u64(Nat.SOURCE) != ZERO else u64(CtState.DNAT)
+    verdict.ct_state = u64(verdict.ct_state) | bit
