@@ -3,9 +3,14 @@
 import json
 from pathlib import Path
 
+import associations
+import naive_sctp
 import pytest
 import tracker
 from associations import TAGS, led, named, packet
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from parsing import EXAMPLES
 from zonetrack.shm.layout import SCTP_ASSOCIATION, Status
 from zonetrack.shm.reasons import Reason
 
@@ -243,3 +248,42 @@ def test_the_next_packets_tell_the_tags_of_a_torn_association():
     ]
     assert not connection.has(Status.TORN)
     assert connection.entry["protocol"].view(SCTP_ASSOCIATION)["tag"].tolist() == [[S, C]]
+
+
+# ---------------------------------------------------------------------------------------------------- the naive twin
+NAMES = [name for name in associations.TYPES if name not in ("ERROR", "ECNE", "I_DATA")]
+SOME_TAGS = (C, S, 0x333, 0x444, 0)
+
+
+@st.composite
+def packets(draw):
+    """Draw (side, chunks as the twin takes them, tag); most have a chance to be part of an association."""
+    side = draw(st.sampled_from("cs"))
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3 if draw(st.booleans()) else 1))
+    chunks = [(name, draw(st.integers(0, 1)), draw(st.sampled_from(SOME_TAGS[:4]))) for name in names]
+    right = 0 if "INIT" in names else TAGS[associations.OTHER[side]]
+    return side, chunks, draw(st.sampled_from((right, right, right, *SOME_TAGS)))
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(associations.LED)), st.lists(packets(), max_size=12))
+def test_the_naive_twin_agrees(state, sent):
+    led_by = [(step[0], [(step[2:], 0, TAGS[step[0]])], None) for step in associations.LED[state]]
+    world, twin, opener = tracker.Tracker(), naive_sctp.Association(), None
+    for side, chunks, tag in (*led_by, *sent):
+        data = tuple(named(name, side, announced, flags) for name, flags, announced in chunks)
+        carried = tag if tag is not None else 0 if chunks[0][0] == "INIT" else TAGS[associations.OTHER[side]]
+        way = "orig" if side == (opener or side) else "reply"
+        is_part = twin.track(way, chunks, carried)
+        seen = world.track(packet(side, data, carried))
+        assert (seen.label != "I") == is_part, (side, chunks, hex(carried))
+        if twin.state == "NONE":
+            twin = naive_sctp.Association()
+            assert not world.table
+            continue
+        opener = opener or side
+        (connection,) = world.table.values()
+        assert world.seen("", connection, Reason.NONE).state == twin.state
+        assert connection.has(Status.ASSURED) == twin.assured
+        tags = connection.entry["protocol"].view(SCTP_ASSOCIATION)["tag"][0].tolist()
+        assert tags == [twin.tags["orig"], twin.tags["reply"]]
