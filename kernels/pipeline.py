@@ -18,6 +18,7 @@ it.
 from __future__ import annotations
 
 from ..shm.layout import (
+    ACTION,
     EXTENSION,
     EXTENSION_BYTES,
     FIELDS_BYTES,
@@ -60,6 +61,7 @@ TURNS_MAX = 64 * 32
 MS_PER_S = u64(1000)
 
 pipe_at = memory.record_at(PIPE)
+action_at = memory.record_at(ACTION)
 passage_at = memory.record_at(PASSAGE)
 op_at = memory.record_at(OP)
 hit_at = memory.record_at(HIT)
@@ -77,6 +79,7 @@ _CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
 _OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO = (u64(kind) for kind in OpKind)
 _COMMIT = u64(FrameFlag.COMMIT)
 _TRK, _INV = u64(CtState.TRK), u64(CtState.INV)
+_TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
 _QUERIES_4 = u64(sum(1 << kind for kind in (0, 8, 13, 14, 15, 16, 17, 18)))
 """A bit for each type of ICMP that is about no other connection."""
 _QUERIES_6 = u64(128)
@@ -193,7 +196,11 @@ def _absorb(views, pipe, loop):
         i = memory.le64(pipe.places + (u64(k) << THREE))
         memory.copy(loop.verdicts + i * _VERDICT, pipe.verdicts + u64(k) * _VERDICT, _VERDICT)
         verdict = verdict_at(loop.verdicts + i * _VERDICT)
-        fields = fields_at(pipe.fields + i * _FIELDS)
+        at = pipe.fields + i * _FIELDS
+        fields = fields_at(at)
+        if u64(verdict.ct_state) & _TRANSLATED != ZERO:
+            # it has other addresses now
+            flow_fields.read(frame_at(loop.frames + i * _FRAME), u64(fields.in_port), at)
         fields.ct_state = verdict.ct_state
         fields.zone = verdict.zone
         fields.mark = verdict.mark
@@ -247,20 +254,30 @@ def _zone_of(op, fields, queue):
 
 
 @inlined
-def _is_known(loop, op, fields, zone, i):
+def _is_known(pipe, loop, op, fields, passage, zone, i):
     """Return whether a packet was tracked in a zone already, and nothing is asked that it would have to be again for.
 
     As in Open vSwitch and Linux, what has found its connection, or is invalid, is not tracked once more: it would be counted
     twice, and a segment that comes twice is a retransmission.
     """
     state = u64(fields.ct_state)
-    if state & _TRK == ZERO or u64(fields.zone) != zone or (u64(op.commit) != ZERO and u64(op.action) != ZERO):
+    if state & _TRK == ZERO or u64(fields.zone) != zone:
         return False
-    return state & _INV != ZERO or u64(verdict_at(loop.verdicts + i * _VERDICT).record) != _NO_RECORD
+    if state & _INV != ZERO:
+        return True
+    if u64(verdict_at(loop.verdicts + i * _VERDICT).record) == _NO_RECORD:
+        return False
+    if u64(op.action) == ZERO:
+        return True
+    asked = action_at(pipe.generation + u64(op.action))
+    changes = u64(asked.flags) | u64(asked.mark_mask) | u64(asked.label_mask[0]) | u64(asked.label_mask[1])
+    if u64(op.commit) != ZERO and changes != ZERO:
+        return False
+    return u64(asked.nat) == ZERO or u64(passage.translates) != ZERO
 
 
 @inlined
-def _gather(pipe, frame, op, zone, i):
+def _gather(pipe, passage, frame, op, zone, i):
     """Put a packet among those that are tracked next."""
     k = pipe.gathered
     memory.set_le64(pipe.places + (k << THREE), i)
@@ -271,6 +288,7 @@ def _gather(pipe, frame, op, zone, i):
     target.flags = flags | (_COMMIT if u64(op.commit) != ZERO else ZERO)
     asked = u64(op.action)
     target.action = pipe.generation + asked if asked != ZERO else ZERO
+    passage.translates = u64(asked != ZERO and u64(action_at(pipe.generation + asked).nat) != ZERO)
     pipe.gathered = k + ONE
 
 
@@ -294,9 +312,9 @@ def _take_on(views, pipe, loop, queue, i, now_s):
         next_table = _NO_TABLE
         if kind == _CT:
             zone = _zone_of(op, fields, queue)
-            if not _is_known(loop, op, fields, zone, i):
+            if not _is_known(pipe, loop, op, fields, passage, zone, i):
                 passage.stage = _TRACK
-                _gather(pipe, frame, op, zone, i)
+                _gather(pipe, passage, frame, op, zone, i)
                 return
             next_table = u64(op.next_table)
         elif kind == _GOTO:

@@ -34,6 +34,7 @@ from ..shm.layout import (
     RULES_MAX,
     SUBSET,
     ActionFlag,
+    Nat,
     OpKind,
     offset,
 )
@@ -42,6 +43,10 @@ from .rules import BITS, Action, Ct, CtClear, Goto, InPort, Masked, Normal, Outp
 LINEAR_MAX = 8
 """Rules that are gone through one by one: some 4 ns each, where cutting takes 20 for each field."""
 STATES = 256
+ETH_TYPES = {4: 0x0800, 6: 0x86DD}
+FAMILIES = {4: "ip, tcp or the like", 6: "ipv6, tcp6 or the like"}
+NAT_WAYS = {"src": Nat.SOURCE, "dst": Nat.DESTINATION}
+NAT_FLAGS = {"random": Nat.RANDOM, "persistent": Nat.PERSISTENT}
 SHARES_MAX = 2
 """A table is parted by ct_state where all parts together have at most so many times its rules."""
 
@@ -92,10 +97,9 @@ def check(rules: Sequence[Rule]) -> list[str]:
             next_table = action.table if isinstance(action, Goto) else getattr(action, "next_table", NO_TABLE)
             if next_table != NO_TABLE and next_table not in tables:
                 complaints.append(f"{rule.where}: goes to table {next_table}, which has no rules")
-            if isinstance(action, Goto) and action.table <= rule.table:
-                complaints.append(f"{rule.where}: goes from table {rule.table} back to {action.table}; only a ct may")
-            if isinstance(action, Ct) and action.nat is not None:
-                complaints.append(f"{rule.where}: nat is not available")
+            family = action.nat.family if isinstance(action, Ct) and action.nat is not None else 0
+            if family and rule.match.get("eth_type") != Masked(ETH_TYPES[family], 0xFFFF):
+                complaints.append(f"{rule.where}: nat to an address of IPv{family} needs {FAMILIES[family]} beside it")
     return complaints
 
 
@@ -158,6 +162,11 @@ def _asked(ct: Ct) -> np.ndarray | None:
         for name, number in (("label", ct.label.value), ("label_mask", ct.label.mask)):
             made[name] = (number >> 64, number & (1 << 64) - 1)
     made["helper"] = ct.helper
+    if ct.nat is not None:
+        made["nat"] = Nat.APPLY | NAT_WAYS.get(ct.nat.way, 0) | sum(NAT_FLAGS.get(flag, 0) for flag in ct.nat.flags)
+        made["nat_ports"] = (ct.nat.port_low, ct.nat.port_high)
+        for name, number in (("nat_first", ct.nat.low), ("nat_last", ct.nat.high)):
+            made[name] = (number >> 64, number & (1 << 64) - 1)
     return made if made.tobytes().strip(b"\0") else None
 
 

@@ -174,6 +174,8 @@ class Trace:
             said.append(f"zone {zone}: as before, {_state(state)}")
         else:
             state = self._ask(zone, said)
+        if ct.nat is not None and not state & INV:
+            said.append("translated as its connection is; here it goes on as it was described")
         if ct.commit and not state & INV:
             said.append(self._commit(ct, state))
         if ct.next_table == NO_TABLE:

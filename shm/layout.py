@@ -1196,7 +1196,7 @@ PASSAGE = np.dtype(
         ("steps", "u4"),  # tables gone through
         ("outputs", "u4"),  # ports it went out of
         ("reason", "u4"),  # Reason why it goes no further
-        ("reserved", "u4"),
+        ("translates", "u4"),  # 1: its last ct had it translated, as far as its connection is
     ],
     align=True,
 )

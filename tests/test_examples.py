@@ -118,3 +118,66 @@ def test_tenants_never_meet():
         assert came == {"a": [packet(6, 1), packet(5, 1)], "b": [], "c": [packet(6, 1)]}  # learned in VLAN 5 only
         untagged = bytes(ethernet() / IP(src="10.0.0.1", dst="10.0.0.2") / UDP())
         assert switch.through("a", [untagged])[1] == {"a": [], "b": [], "c": []}
+
+
+# ------------------------------------------------------------------------------------------------ translated
+HOST, SERVICE, PEER = "10.0.0.5", "10.0.0.10", "198.51.100.7"
+PUBLIC = {f"203.0.113.{number}" for number in range(1, 5)}
+
+
+def tcp(name, src, dst, sport, dport, flags, seq=0, ack=0):
+    """Return a segment that comes in at a port."""
+    return bytes(
+        ethernet(name)
+        / IP(src=src, dst=dst)
+        / TCP(sport=sport, dport=dport, flags=flags, seq=seq, ack=ack, window=9000)
+    )
+
+
+def went(frames):
+    """Return the one frame that went out, read; its checksums are right."""
+    (data,) = frames
+    packet = Ether(data)
+    again = packet.copy()
+    del again[IP].chksum, again[TCP].chksum
+    assert bytes(again) == data
+    return packet
+
+
+def ends(packet):
+    """Return who sends to whom."""
+    return packet[IP].src, packet[TCP].sport, packet[IP].dst, packet[TCP].dport
+
+
+def converse(switch, src, dst, there, back):
+    """Open a connection through a switch, and see both ends: returns what arrives of the SYN, and of its answer."""
+    out, come = ("a", "b") if there == "a" else ("b", "a")
+    syn = went(switch.through(out, [tcp(out, src, dst, 4000, back, "S", 100)])[1][come])
+    src_seen, sport_seen, dst_seen, dport_seen = ends(syn)
+    answer = tcp(come, dst_seen, src_seen, dport_seen, sport_seen, "SA", 900, 101)
+    synack = went(switch.through(come, [answer])[1][out])
+    last = went(switch.through(out, [tcp(out, src, dst, 4000, back, "A", 101, 901)])[1][come])
+    assert ends(last) == ends(syn)
+    return ends(syn), ends(synack)
+
+
+def test_gateway():
+    with loaded("nat-gateway.rules", "lan", "wan", extension_share=1000) as switch:
+        sent, answered = converse(switch, HOST, PEER, "a", 80)
+        assert sent[0] in PUBLIC and sent[1] >= 1024 and sent[2:] == (PEER, 80)
+        assert answered == (PEER, 80, HOST, 4000)
+        sent, answered = converse(switch, PEER, "203.0.113.1", "b", 443)
+        assert sent == (PEER, 4000, SERVICE, 443)
+        assert answered == ("203.0.113.1", 443, PEER, 4000)
+        stranger = tcp("b", PEER, "203.0.113.1", 4001, 80, "S", 1)
+        assert switch.through("b", [stranger])[1] == {"a": [], "b": []}
+
+
+def test_two_routers():
+    with loaded("two-routers.rules", "lan", "wan", extension_share=1000) as switch:
+        sent, answered = converse(switch, HOST, PEER, "a", 80)
+        assert sent[0] == "203.0.113.1" and sent[2:] == (PEER, 80)
+        assert answered == (PEER, 80, HOST, 4000)
+        sent, answered = converse(switch, PEER, "203.0.113.10", "b", 80)
+        assert sent == (PEER, 4000, SERVICE, 80)
+        assert answered == ("203.0.113.10", 80, PEER, 4000)

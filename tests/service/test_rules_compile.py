@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from zonetrack.service import rules_compile, rules_text
 from zonetrack.service.rules import Masked, Names, RulesError, Span
-from zonetrack.shm.layout import ACTION, GENERATION, NO_TABLE, OP, RULE, SUBSET, OpKind, ZoneFrom
+from zonetrack.shm.layout import ACTION, GENERATION, NO_TABLE, OP, RULE, SUBSET, Nat, OpKind, ZoneFrom
 
 NAMES = Names({"lan": 1, "wan": 2})
 
@@ -99,10 +99,11 @@ def test_intervals(wanted, bits, found):
     ("text", "complaint"),
     [
         ("actions=ct(table=3)", "line 1: goes to table 3, which has no rules"),
-        ("table=2,actions=drop\ntable=4,actions=goto_table:2", "line 2: goes from table 4 back to 2; only a ct may"),
         ("ip,actions=drop\ntcp,actions=drop\nip,actions=NORMAL",
          "line 3: never met, for line 1 asks for the same with the same priority"),
-        ("actions=ct(commit,nat(src=10.0.0.1))", "line 1: nat is not available"),
+        ("ipv6,actions=ct(commit,nat(src=10.0.0.1))",
+         "line 1: nat to an address of IPv4 needs ip, tcp or the like beside it"),
+        ("actions=ct(commit,nat(dst=fd00::1))", "line 1: nat to an address of IPv6 needs ipv6, tcp6 or the like beside it"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(text, complaint):
@@ -115,3 +116,19 @@ def test_more_rules_than_there_may_be_are_refused():
     text = "".join(f"tcp,nw_src=10.{one >> 8}.{one & 255}.0/24,actions=drop\n" for one in range(4097))
     with pytest.raises(RulesError, match=r"4,097 rules, at most 4,096"):
         compiled(text)
+
+
+def test_translations_become_actions():
+    block, head = compiled(
+        "priority=2,ip,actions=ct(commit,nat(src=10.0.0.1-10.0.0.9:1024-2047,random,persistent))\n"
+        "priority=1,ipv6,actions=ct(commit,nat(dst=[fd00::1]:80))\npriority=0,actions=ct(nat)"
+    )
+    asked = array(block, ACTION, head["actions"], head["action_count"])
+    assert asked["nat"].tolist() == [
+        Nat.APPLY | Nat.SOURCE | Nat.RANDOM | Nat.PERSISTENT,
+        Nat.APPLY | Nat.DESTINATION,
+        Nat.APPLY,
+    ]
+    assert asked["nat_ports"].tolist() == [[1024, 2047], [80, 80], [0, 0]]
+    assert asked["nat_first"].tolist() == [[0, 0x0A000001], [0xFD00 << 48, 1], [0, 0]]
+    assert asked["nat_last"].tolist() == [[0, 0x0A000009], [0xFD00 << 48, 1], [0, 0]]

@@ -26,8 +26,8 @@ _numbers = itertools.count(1)
 class Switch:
     """Some ports called a, b, c, ..., and rules."""
 
-    def __init__(self, ports=2, text="", slots=64, zones=(), connections=500, queues=1):
-        self.table = tables.small(connections)
+    def __init__(self, ports=2, text="", slots=64, zones=(), connections=500, queues=1, **more):
+        self.table = tables.small(connections, **more)
         self.worker = tables.Participant(self.table, Kind.WORKER)
         self.instance = f"switch-{os.getpid()}-{next(_numbers)}"
         self.names = Names({chr(ord("a") + number): number + 1 for number in range(ports)})
