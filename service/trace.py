@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..kernels import classify, preview
 from ..kernels.words import u64
 from ..shm.layout import (
+    ACTION,
     DIMENSIONS_MAX,
     ENTRY_BYTES,
+    FIELDS,
     FRAME,
     NO_RECORD,
     NO_TABLE,
     VERDICT,
     CtState,
     Link,
+    Nat,
     ZoneFrom,
 )
 from ..shm.reasons import Reason, word
@@ -36,23 +39,45 @@ MONITOR = "priority=0,actions=ct(commit,zone=port),IN_PORT"
 """What happens where no rules hold."""
 CT_FIELDS = ("ct_state", "zone", "mark", "label")
 TRK, INV, NEW = int(CtState.TRK), int(CtState.INV), int(CtState.NEW)
-Judge = Callable[[bytes, int], tuple[np.void, int]]
-"""Says the verdict on a frame in a zone, and the label of its connection."""
+
+
+class Judged(NamedTuple):
+    """What the tracker would say of a packet, and how the packet would go on."""
+
+    verdict: np.void
+    label: int
+    """Of its connection."""
+    data: bytes
+    fields: dict[str, int]
+    """What there is of it that can be translated."""
+
+
+Judge = Callable[[bytes, int, bool], Judged]
+"""Judges a frame in a zone, and whether it is translated there as its connection is."""
+ENDS = ("src", "dst", "sport", "dport")
 
 
 def judged_by(views: np.record) -> Judge:
     """Return what asks the table, on behalf of a participant."""
+    translated = np.zeros(1, ACTION)
+    translated["nat"] = Nat.APPLY
 
-    def judge(data: bytes, zone: int) -> tuple[np.void, int]:
-        held = np.frombuffer(data, "u1")
+    def judge(data: bytes, zone: int, translate: bool) -> Judged:
+        held = np.frombuffer(bytearray(data), "u1")
         frame, verdict, copy = np.zeros(1, FRAME), np.zeros(1, VERDICT), np.zeros(preview.COPY_BYTES // 8, "u8")
+        fields = np.zeros(1, FIELDS)
         frame["address"], frame["captured_bytes"] = held.ctypes.data, len(data)
         frame["wire_bytes"], frame["link"], frame["zone"] = len(data), Link.ETHERNET, zone
+        frame["action"] = translated.ctypes.data if translate else 0
         now_ms = u64(time.monotonic_ns() // 1_000_000)
-        at = (u64(array.ctypes.data) for array in (frame, copy, verdict))
-        preview.judge(views, next(at), now_ms, next(at), next(at))
+        at = (u64(array.ctypes.data) for array in (frame, copy, fields, verdict))
+        preview.judge(views, next(at), now_ms, next(at), next(at), next(at))
         high, low = copy[ENTRY_BYTES // 8 :].tolist()
-        return verdict[0], high << 64 | low
+        if not int(verdict["ct_state"][0]) & (CtState.SNAT | CtState.DNAT):
+            return Judged(verdict[0], high << 64 | low, data, {})
+        ends = {name: fields[name][0] for name in ENDS}
+        new = {name: int(one) if one.ndim == 0 else int(one[0]) << 64 | int(one[1]) for name, one in ends.items()}
+        return Judged(verdict[0], high << 64 | low, held.tobytes(), new)
 
     return judge
 
@@ -79,7 +104,7 @@ class Trace:
         """
         self.packet, self.names, self.zones, self._judge = packet, names, zones, judge
         self._assumed = list(assumed)
-        self.fields = dict(packet.fields)
+        self.fields, self._data = dict(packet.fields), packet.data
         self._record = NO_RECORD
         self.outputs: list[str] = []
         self.reason = Reason.NONE
@@ -173,18 +198,17 @@ class Trace:
         elif known and not ct.force:
             said.append(f"zone {zone}: as before, {_state(state)}")
         else:
-            state = self._ask(zone, said)
-        if ct.nat is not None and not state & INV:
-            said.append("translated as its connection is; here it goes on as it was described")
+            state = self._ask(zone, ct.nat is not None, said)
         if ct.commit and not state & INV:
             said.append(self._commit(ct, state))
         if ct.next_table == NO_TABLE:
             return None
         return ct.next_table
 
-    def _ask(self, zone: int, said: list[str]) -> int:
+    def _ask(self, zone: int, translate: bool, said: list[str]) -> int:
         """Ask the table; returns the ct_state."""
-        verdict, label = self._judge(self.packet.data, zone)
+        verdict, label, self._data, ends = self._judge(self._data, zone, translate)
+        self.fields |= ends
         state, self._record = int(verdict["ct_state"]), int(verdict["record"])
         self.fields |= {"ct_state": state, "zone": zone, "mark": int(verdict["mark"]), "label": label}
         why = word(Reason(int(verdict["reason"])))
@@ -194,7 +218,14 @@ class Trace:
             text += f", mark {self.fields['mark']:#x}" if self.fields["mark"] else ""
             text += f", label {label:#x}" if label else ""
         said.append(text + (f", {why}" if why else ""))
+        if ends:
+            told = rule_matches.words({name: _exact(name, self.fields[name]) for name in self._shown()}, self.names)
+            said.append("goes on as " + ",".join(one if value is None else f"{one}={value}" for one, value in told))
         return state
+
+    def _shown(self) -> list[str]:
+        """Return the fields that say who a packet is from and for."""
+        return [name for name in ("eth_type", "protocol", *ENDS) if name in self.fields]
 
     def _commit(self, ct: Ct, state: int) -> str:
         """Say what a commit would do, and let later tables see it."""
@@ -203,6 +234,8 @@ class Trace:
                 self.fields[name] = self.fields.get(name, 0) & ~change.mask | change.value
         is_new = state & NEW and self._record == NO_RECORD
         text = "a connection would be made" if is_new else "its connection is there"
+        if is_new and ct.nat is not None and ct.nat.way:
+            text += f", with another {'source' if ct.nat.way == 'src' else 'destination'}, which is not chosen here"
         changes = [f"{name} {self.fields[name]:#x}" for name in ("mark", "label") if getattr(ct, name) is not None]
         return text + (f", with {' and '.join(changes)}" if changes else "")
 

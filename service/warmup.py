@@ -89,7 +89,7 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "ring.take": lambda on: only_compile(ring.take, on.end, ZERO, ZERO, ZERO),
     "ring.rest": lambda on: only_compile(ring.rest, on.end, ZERO, ZERO),
     "carry.carry_burst": lambda on: only_compile(carry.carry_burst, ZERO, ZERO, ZERO, ZERO, ZERO),
-    "preview.judge": lambda on: only_compile(preview.judge, on.views, ZERO, ZERO, ZERO, ZERO),
+    "preview.judge": lambda on: only_compile(preview.judge, on.views, ZERO, ZERO, ZERO, ZERO, ZERO),
     "classify.classify": lambda on: only_compile(classify.classify, ZERO, ZERO, ZERO, ZERO),
     "poll.poll": lambda on: poll.poll(on.views, on.loop.record, ZERO, ONE, ZERO),
     "capture.begin": lambda on: capture.begin(on.capture),

@@ -9,7 +9,7 @@ from scapy.layers.l2 import Ether
 from zonetrack.clients.port import frames_of
 from zonetrack.kernels import burst, preview
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import ENTRY_BYTES, PARTICIPANT, VERDICT, CtState, FrameFlag, Region
+from zonetrack.shm.layout import ENTRY_BYTES, FIELDS, PARTICIPANT, VERDICT, CtState, FrameFlag, Region
 from zonetrack.shm.reasons import Reason
 
 NOW_MS = 1_000_000
@@ -20,14 +20,14 @@ class Desk:
     def __init__(self):
         self.table = tables.small(500)
         self.worker, self.asker = tables.Participant(self.table), tables.Participant(self.table)
-        self.copy = np.zeros(preview.COPY_BYTES // 8, "u8")
+        self.copy, self.fields = np.zeros(preview.COPY_BYTES // 8, "u8"), np.zeros(1, FIELDS)
 
     def judge(self, data, now_ms=NOW_MS):
         """Return what the tracker would say."""
         frames, kept = frames_of([data])
         verdict = np.zeros(1, VERDICT)
-        at = (u64(array.ctypes.data) for array in (frames, self.copy, verdict))
-        preview.judge(self.asker.views, next(at), u64(now_ms), next(at), next(at))
+        at = (u64(array.ctypes.data) for array in (frames, self.copy, self.fields, verdict))
+        preview.judge(self.asker.views, next(at), u64(now_ms), next(at), next(at), next(at))
         del kept
         return verdict[0]
 

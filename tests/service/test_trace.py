@@ -92,3 +92,25 @@ def test_a_way_without_end_is_ended():
 def test_a_dropped_packet_has_a_reason():
     with Switch(1) as switch:
         assert way(switch, "in_port=a,arp", "actions=drop")["reason"] == "rule_dropped"
+
+
+def test_a_translated_packet_goes_on_as_its_connection_is():
+    rules = """
+    table=0,ip actions=ct(table=1,nat)
+    table=1,ct_state=+new,in_port=a,ip actions=ct(commit,nat(src=192.0.2.7:5000-5000)),output:b
+    table=1,ct_state=+est,ip,nw_dst=10.0.0.1 actions=output:a
+    """
+    with Switch(2, rules, extension_share=1000) as switch:
+        told = way(switch, f"in_port=a,udp,{THERE}", rules)
+        assert said(told)[1:] == [
+            "zone 0: new|trk",
+            "a connection would be made, with another source, which is not chosen here",
+        ]
+        switch.through("a", [udp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5, 53)])
+        back = "in_port=b,udp,nw_src=10.0.0.2,nw_dst=192.0.2.7,tp_src=53,tp_dst=5000"
+        before = switch.worker.counter(Reason.HIT)
+        told = way(switch, back, rules)
+        assert told["outputs"] == ["a"]
+        assert said(told)[0].startswith("zone 0: est|rpl|trk|dnat, of connection ")
+        assert said(told)[1] == "goes on as udp,nw_src=10.0.0.2,nw_dst=10.0.0.1,tp_src=53,tp_dst=5"
+        assert switch.worker.counter(Reason.HIT) == before
