@@ -201,9 +201,9 @@ class Methods:
         """Return the totals, and the counters of each worker and queue."""
         return self.call("stats", {})
 
-    def coverage(self) -> Any:
-        """Return every counter by its name."""
-        return self.call("coverage", {})
+    def coverage(self, zone: int | None = None) -> Any:
+        """Return every counter by its name; of a zone, how often its packets got which reason."""
+        return self.call("coverage", given(zone=zone))
 
     def count(self, **filter: Unpack[Filter]) -> Any:
         """Return the number of connections that are meant."""

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from . import tables
-from .options import as_json, print_json, reach, where
+from .options import ZONE, as_json, print_json, reach, where
 
 INTERVAL_S = 1.0
 CLEAR = "\x1b[H\x1b[2J"
@@ -94,11 +94,12 @@ def text(value: Any) -> str:
 
 @click.command("coverage")
 @where
+@click.option("--zone", type=ZONE, metavar="Z", help="How often packets of this zone got which reason.")
 @as_json
-def coverage_command(socket: str | None, instance: str | None, as_json: bool) -> None:
+def coverage_command(socket: str | None, instance: str | None, zone: int | None, as_json: bool) -> None:
     """Show every counter by name."""
     with reach(socket, instance) as ct:
-        told = ct.coverage()
+        told = ct.coverage(zone)
     if as_json:
         print_json(told)
     else:

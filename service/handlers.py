@@ -77,6 +77,10 @@ class Desk:
         self.runners.append(runner)
         return runner
 
+    def counted(self, owner: int) -> dict[str, Any]:
+        """Return what the place of a worker has counted."""
+        return {"counters": self.stats.of_place(owner), "reasons": self.stats.reasons_of_place(owner)}
+
     def recent(self, most: int, zone: int | None) -> list[dict[str, Any]]:
         """Return the latest samples, explained."""
         workers = {worker.get("owner"): worker["number"] for worker in self.context.workers()}
@@ -204,18 +208,17 @@ async def stats(desk: Desk, client: Client) -> dict[str, Any]:
     }
 
 
-@method("coverage", Rights.READ)
-async def coverage(desk: Desk, client: Client) -> dict[str, int]:
-    """Return every counter by name."""
-    return desk.stats.counters()
+@method("coverage", Rights.READ, {"zone": _ANY_ZONE})
+async def coverage(desk: Desk, client: Client, zone: int | None) -> dict[str, int]:
+    """Return every counter by name; of a zone, how often its packets got which reason."""
+    return desk.stats.counters() if zone is None else desk.stats.reasons_of_zone(zone)
 
 
 @method("workers", Rights.READ)
 async def workers(desk: Desk, client: Client) -> list[dict[str, Any]]:
     """Return each worker with its counters."""
     return [
-        worker | ({"counters": desk.stats.of_place(worker["owner"])} if worker.get("owner") else {})
-        for worker in desk.context.workers()
+        worker | (desk.counted(worker["owner"]) if worker.get("owner") else {}) for worker in desk.context.workers()
     ]
 
 

@@ -15,6 +15,8 @@ from ..shm.layout import (
     QUOTA,
     UNLIMITED,
     ZONE,
+    ZONE_REASON,
+    ZONE_REASON_USED,
     Region,
 )
 from ..shm.reasons import Reason
@@ -30,6 +32,8 @@ OF_WORKERS = (
     *(Reason.SWEPT, Reason.BUSY),
 )
 """Counters that are shown of each worker."""
+OF_PACKETS = (*(reason for reason in Reason if Reason.NONE < reason < Reason.INSERT), Reason.TCP_SEQ_CHK_BYPASS)
+"""What a packet can get as its reason."""
 
 
 def limit_of(value: int) -> int | None:
@@ -48,6 +52,7 @@ class Stats:
         self._quotas = table.array(Region.CONTROL, "quotas", QUOTA)
         self._settings = ZoneSettings(table)
         self._policies = Policies(table)
+        self._zone_reasons = table.array(Region.CONTROL, "zone_reasons", ZONE_REASON)
 
     # -------------------------------------------------------------------------------------------- counters
     def counters(self) -> dict[str, int]:
@@ -59,6 +64,24 @@ class Stats:
         """Return the counters of a place on the roster that tell of a worker's work."""
         counters = self._places[owner - 1]["counters"]
         return {COUNTED[reason]: int(counters[reason]) for reason in OF_WORKERS}
+
+    def reasons_of_place(self, owner: int) -> dict[str, int]:
+        """Return why packets of a place on the roster were invalid, not followed or not committed: counts that are not 0."""
+        counters = self._places[owner - 1]["counters"]
+        return {COUNTED[reason]: int(counters[reason]) for reason in OF_PACKETS if counters[reason]}
+
+    def reasons_of_zone(self, zone: int) -> dict[str, int]:
+        """Return the same of a zone, of all places together; what found no room to be counted by zone is missing."""
+        found: dict[str, int] = {}
+        wanted = np.uint32(ZONE_REASON_USED >> 8 | zone)
+        for what, _, count in self._zone_reasons[self._zone_reasons["what"] >> 8 == wanted].tolist():
+            name = COUNTED[Reason(what & 0xFF)]
+            found[name] = found.get(name, 0) + count
+        return dict(sorted(found.items()))
+
+    def reasons_without_zone(self) -> int:
+        """Return how many reasons of packets found no room to be counted by zone."""
+        return int(self._zone_reasons["count"][self._zone_reasons["what"] == 0].sum())
 
     # -------------------------------------------------------------------------------------------- connections
     def count(self, zone: int | None = None) -> int:
@@ -74,6 +97,7 @@ class Stats:
             "capacity": geometry.connections,
             "zones_in_use": int(np.count_nonzero(self._quotas["count"])),
             "table_bytes": geometry.total_bytes,
+            "reasons_without_zone": self.reasons_without_zone(),
         }
 
     # -------------------------------------------------------------------------------------------- zones
@@ -104,4 +128,5 @@ class Stats:
             "policy_name": self._policies.name(policy),
             "settings": self._settings.of(zone),
             "settings_are_own": self._settings.is_own(zone),
+            "reasons": self.reasons_of_zone(zone),
         }

@@ -26,6 +26,7 @@ def ask(request, socket):
 QUESTIONS = {
     "hello": (lambda ct: ct.hello(), "hello", {}),
     "stats": (lambda ct: ct.stats(), "stats", {}),
+    "coverage of a zone": (lambda ct: ct.coverage(zone=0), "coverage", {"zone": 0}),
     "coverage": (lambda ct: ct.coverage(), "coverage", {}),
     "flush": (lambda ct: ct.flush(), "flush", {}),
     "flush a zone": (lambda ct: ct.flush(zone=0), "flush", {"zone": 0}),

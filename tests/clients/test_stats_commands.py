@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from bursts import Bench, tcp
 from zonetrack.clients import stats_commands
 from zonetrack.clients.errors import Exit
 from zonetrack.clients.stats_commands import flattened, show, show_rows, text
@@ -40,6 +41,14 @@ def test_coverage_has_every_counter(desk):
     assert set(told) == {reason.name.lower() for reason in Reason if reason is not Reason.NONE}
     lines = [line.split() for line in desk.run("coverage").out.splitlines()]
     assert lines[0] == ["counter", "count"] and [name for name, _ in lines[1:]] == list(told)
+
+
+def test_coverage_of_a_zone(desk):
+    Bench(desk.service.table).track(tcp("FA", 1, 1), zone=ZONE)
+    assert json.loads(desk.run("coverage", "--zone", ZONE, "--json").out) == {"tcp_new_refused": 1}
+    assert [line.split() for line in desk.run("coverage", "--zone", ZONE).out.splitlines()][1:] == [
+        ["tcp_new_refused", "1"]
+    ]
 
 
 @pytest.mark.parametrize("command", ["workers", "ports"])

@@ -170,6 +170,8 @@ def test_the_latest_packets_with_a_reason(service, client):
     assert len(told) == 3 and {one["reason"] for one in told} == {"tcp_new_refused"}
     told = client.ask("explain.recent", zone=9, limit=1)
     assert len(told) == 1 and told[0]["packet"]["seq"] in (1, 2) and told[0]["by"] == f"participant {maker.me}"
+    assert client.ask("coverage", zone=9) == {"tcp_new_refused": 2}
+    assert client.ask("zones", zone=8)[0]["reasons"] == {"tcp_new_refused": 1}
     for params in ({"limit": 0}, {"limit": 1025}, {"zone": -1}):
         with pytest.raises(BadParameterError):
             client.ask("explain.recent", **params)

@@ -3,11 +3,13 @@
 import msgpack
 import pytest
 import tables
+from bursts import Bench, tcp
 from tables import Participant
 from zonetrack.service.limits import Quotas
 from zonetrack.service.policies import Policies
-from zonetrack.service.stats import ZONES_SHOWN, Stats
+from zonetrack.service.stats import OF_PACKETS, ZONES_SHOWN, Stats
 from zonetrack.service.zone_settings import ZoneSettings
+from zonetrack.shm.layout import ZONE_REASON, ZONE_REASONS_MAX, Region
 from zonetrack.shm.reasons import Reason
 
 
@@ -48,12 +50,12 @@ def test_zones_that_are_in_use_or_set_are_shown(table, stats):
     ZoneSettings(table).set(3, {"loose": False, "profile": "ovs", "max_retrans": 5})
     ZoneSettings(table).set(4, {"loose": True})
     settings = ZoneSettings(table).of(0)
-    common = {"policy": 0, "policy_name": "default", "settings": settings, "settings_are_own": False}
+    common = {"policy": 0, "policy_name": "default", "settings": settings, "settings_are_own": False, "reasons": {}}
     assert stats.zones() == [
         {"zone": 1, "count": 5, "limit": 99, "limit_is_own": False} | common,
         {"zone": 2, "count": 0, "limit": 10, "limit_is_own": True} | common,
         {"zone": 3, "count": 0, "limit": 99, "limit_is_own": False}
-        | {"policy": 7, "policy_name": None, "settings_are_own": True}
+        | {"policy": 7, "policy_name": None, "settings_are_own": True, "reasons": {}}
         | {"settings": settings | {"loose": False, "profile": "ovs", "max_retrans": 5}},
         {"zone": 4, "count": 0, "limit": 99, "limit_is_own": False} | common | {"settings_are_own": True},
     ]
@@ -73,3 +75,22 @@ def test_all_of_it_can_be_packed(table, stats):
     me.made(tables.keys(5, zone=1))
     everything = [stats.counters(), stats.of_place(me.me), stats.totals(), stats.busiest()]
     assert msgpack.unpackb(msgpack.packb([*everything, stats.zones()]))
+
+
+def test_reasons_are_counted_by_place_and_by_zone(table, stats):
+    first, second = Bench(table), Bench(table)
+    first.track(tcp("FA", 1, 1), tcp("", 1), zone=5)
+    second.track(tcp("FA", 1, 1), tcp("FA", 2, 1), zone=5)
+    second.track(tcp("FA", 1, 1), zone=65535)
+    assert stats.reasons_of_place(first.me) == {"invalid_tcp_flags": 1, "tcp_new_refused": 1}
+    assert stats.reasons_of_place(second.me) == {"tcp_new_refused": 3}
+    assert stats.reasons_of_zone(5) == {"invalid_tcp_flags": 1, "tcp_new_refused": 3}
+    assert (stats.reasons_of_zone(65535), stats.reasons_of_zone(6)) == ({"tcp_new_refused": 1}, {})
+    assert stats.reasons_without_zone() == 0
+    table.array(Region.CONTROL, "zone_reasons", ZONE_REASON)[ZONE_REASONS_MAX - 1] = (0, 0, 7)
+    assert stats.totals()["reasons_without_zone"] == 7
+
+
+def test_every_reason_of_a_packet_is_one_of_them():
+    assert {"zone_full", "tcp_state", "noip", "busy"} <= {reason.name.lower() for reason in OF_PACKETS}
+    assert Reason.NONE not in OF_PACKETS and Reason.INSERT not in OF_PACKETS
