@@ -16,9 +16,10 @@ is held; within one, one record's lock, or the segments of an insert.
 
 from __future__ import annotations
 
-from ..shm.layout import VERDICT_BYTES, CtState, Setting, Status, Way
+from ..shm.layout import VERDICT_BYTES, CtState, FrameFlag, Setting, Status, Way
 from ..shm.reasons import Reason
 from . import (
+    actions,
     commit,
     counters,
     delete_list,
@@ -51,6 +52,7 @@ FORESEEN, MISSED, APPEARED = ZERO, ONE, u64(2)
 
 _VERDICT_SIZE = u64(VERDICT_BYTES)
 _NONE = u64(Reason.NONE)
+_COMMIT = u64(FrameFlag.COMMIT)
 _BOUNDED = outcome.SHORTEN | outcome.SINCE_BEGUN
 
 
@@ -192,6 +194,14 @@ def _track_error(views, frame, parsed, i, nothing_made, settings, now_ms, verdic
 
 # ------------------------------------------------------------------------------------------------ stage three
 @inlined
+def _action_of(frames, i):
+    """Return the address of the ACTION of packet ``i``, or 0: nothing is asked, or it shall not be committed."""
+    frame = frame_of(frames, i)
+    action = u64(frame.action)
+    return action if action == ZERO or u64(frame.flags) & _COMMIT != ZERO else ZERO
+
+
+@inlined
 def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
     """Track packet ``i``: the only stage that decides.
 
@@ -270,7 +280,12 @@ def track_burst(views, frames, count, now_ms, verdicts):
         if not has_room:
             refuse(parsed_of(views, u64(i)), at, u64(Reason.BUSY))
         else:
+            action = _action_of(frames, u64(i))
+            if action != ZERO:
+                actions.force(views, action, u64(i))
             how = _track(views, frames, u64(i), count, nothing_made, now_ms, at)
+            if action != ZERO:
+                actions.apply(views, action, at)
             if how == MISSED:
                 missed += ONE
                 nothing_made = nothing_made and u64(verdict_at(at).flags) == ZERO

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..shm.layout import ENTRY, CtState, FrameFlag, Setting, Status, Step, VerdictFlag, offset
 from ..shm.reasons import Reason
 from . import (
+    actions,
     bindings,
     counters,
     delete_list,
@@ -79,8 +80,17 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
     memory.set_le64(entry + _CREATED, now_ms)
     fields.parent = ZERO
     fields.mark = ZERO
-    if expected != ZERO or settings & _HELPERS != ZERO:
-        helpers.assign(views, record, entry, parsed, settings, expected, ZERO)
+    asked = u64(frame.action)
+    helper = ZERO if asked == ZERO else u64(actions.action_at(asked).helper)
+    if expected != ZERO or helper != ZERO or settings & _HELPERS != ZERO:
+        helpers.assign(views, record, entry, parsed, settings, expected, helper)
+    if asked != ZERO:
+        reason = actions.begin(views, asked, record)
+        if reason != _NONE:
+            locks.drop(entry + entries.LOCK)
+            entries.release(views, record)
+            intents.done(views)
+            return reason
     term = track.begin(entry, parsed, settings)
     expiry_ms = now_ms + timeouts.term_ms(views, u64(fields.policy), term)
     memory.write64(entry + entries.EXPIRY, expiry_ms)
@@ -149,6 +159,6 @@ def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
         return False
     if reason != _NONE:
         verdict_at(verdict_address).reason = reason
-    elif expected != ZERO or settings & _HELPERS != ZERO:
+    elif expected != ZERO or u64(frame.action) != ZERO or settings & _HELPERS != ZERO:
         helpers.follow(views, frame, parsed, now_ms, verdict_address)
     return True

@@ -283,7 +283,10 @@ def take(views):
 
 @kernel
 def take_extension(views, record):
-    """Give a NEW record an extension; False when there is none left.  The intent names the record (ALLOC)."""
+    """Give a record an extension; False when there is none left.
+
+    The intent names the record, which is NEW (ALLOC) or whose lock is held (CHANGE).
+    """
     slab = u64(Slab.EXTENSIONS)
     first = memory.read32(_list(views, _FRONT, slab))
     if first == ZERO:
@@ -302,7 +305,7 @@ def take_extension(views, record):
 
 @inlined
 def with_extension(views, record):
-    """Give a NEW record an extension if it has none; False when there is none left."""
+    """Give a record an extension if it has none, as ``take_extension`` does; False when there is none left."""
     if memory.read32(address(views, record) + EXTENSION_LINK) != ZERO:
         return True
     return take_extension(views, record)

@@ -15,6 +15,7 @@ The second half needs locks that others may hold, perhaps other dead: then it sa
 
     step                      what is done
     UPDATE, record locked     the record is TORN: its windows are liberal until both sides were seen; hint from expiry
+    CHANGE, lock held         an extension that is still on the free list is not the record's
     MARK                      DEAD in our name and not the last line of the delete list: append it
     ALLOC .. RESERVED         life NEW: its slots cleared; out of the counts if RESERVED; freed
     ALLOC, life FREE          it was being taken, or given back: on the free list, once
@@ -176,6 +177,8 @@ def _settle_record(views):
         fields = entries.entry_at(entry)
         fields.status = u64(fields.status) | _TORN
         entries.set_due(views, record, entry, entries.due_units(memory.read64(entry + entries.EXPIRY)))
+    elif _step_of(views) == u64(Step.CHANGE):
+        repair_lists.unlink(views, entry)
     locks.drop(entry + entries.LOCK)
 
 

@@ -63,6 +63,14 @@ def _push_once(views, slab, record):
 
 
 @kernel
+def unlink(views, entry):
+    """Take the link to an extension back that the dead had not taken off its list yet; the record's lock is held."""
+    first = memory.read32(_word(views, _FRONT, _EXTENSIONS))
+    if first != ZERO and memory.read32(entry + entries.EXTENSION_LINK) == first:
+        memory.release32(entry + entries.EXTENSION_LINK, ZERO)
+
+
+@kernel
 def release(views, record):
     """Free a record of the dead as ``entries.release`` does, or go on where the dead was killed in that."""
     entry = entries.address(views, record)

@@ -124,7 +124,7 @@ ENTRY = np.dtype(
         ("created_ms", "u8"),  # moment                                                      key
         ("parent", "u8"),  # public id of the connection that foretold this one, or 0        key
         ("mark", "u4"),  #                                                                   locked
-        ("extension", "u4"),  # index of its EXTENSION + 1, or 0                             key
+        ("extension", "u4"),  # index of its EXTENSION + 1, or 0; the first may come later    locked
         ("next", "u4"),  # next record + 1 of the free list it is on                         owner, while FREE
         ("hint", "u4"),  # what stands in due[]: says without a look there whether it must be lowered  locked
     ],
@@ -480,6 +480,7 @@ class Step(IntEnum):
     CREDIT_WRITING = 24  # taking a burst's credit, counts before it beside; the credit word is the last one written
     SPEND = 25  # taking one from the own credit, its value before beside
     CREDIT_BACK_WRITING = 26  # giving credit back, likewise
+    CHANGE = 28  # mark or label of a record, which may get an extension
 
 
 # step word: 0 | zone count before 29 | global count before 29 | step 6; or cursor 58 | step 6

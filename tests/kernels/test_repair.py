@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 
+import asked
 import bursts
 import checkout
 import kills
@@ -115,9 +116,9 @@ def flushed(one):
         cursor = one.reclaim(1, word, cursor, 2)
 
 
-def packets_of(*packets, now_ms=NOW):
+def packets_of(*packets, now_ms=NOW, action=None):
     """Return an operation: a burst."""
-    frames, buffers = bursts.frames_of(packets)
+    frames, buffers = bursts.frames_of(packets, action=action)
     verdicts = np.zeros(len(buffers), VERDICT)
 
     def track(one):
@@ -143,6 +144,9 @@ def talked(one, other):
     ):
         packets_of(packet)(one)
     packets_of(bursts.udp(), bursts.udp(reply=True))(other)
+
+
+LABELLED = asked.action(mark=5, mark_mask=7, label=1 << 100 | 3, label_mask=asked.ALL_128)
 
 
 def nothing(one, other):
@@ -182,6 +186,9 @@ OPERATIONS = {
     "update by packets": (talked, packets_of(bursts.udp(), bursts.udp(reply=True))),
     "open by packets": (nothing, packets_of(*(bursts.udp(sport) for sport in range(2000, 2004)))),
     "re-open": (talked, packets_of(bursts.tcp("S", 70_000), bursts.udp())),
+    "label by packets": (talked, packets_of(bursts.udp(), bursts.udp(reply=True), action=LABELLED)),
+    "open with a label": (nothing, packets_of(*(bursts.udp(sport) for sport in range(2000, 2003)), action=LABELLED)),
+    "force": (talked, packets_of(bursts.udp(reply=True), bursts.udp(), action=asked.action(force=True))),
     "expire and open": (talked, packets_of(bursts.udp(), bursts.tcp("S", 90_000), now_ms=1 << 32)),
 }
 

@@ -14,8 +14,10 @@ from zonetrack.shm.views import Table
 CLIENT, SERVER, ROUTER = "192.0.2.1", "198.51.100.1", "203.0.113.1"
 
 
-def frames_of(packets, zone: int = 0, commit: bool = True) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return FRAME[len(packets)], and the buffers that they point into."""
+def frames_of(
+    packets, zone: int = 0, commit: bool = True, action: np.ndarray | None = None
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return FRAME[len(packets)], and the buffers that they point into; ``action`` is an ACTION[1] for all of them."""
     buffers = [np.frombuffer(bytes(packet), "u1").copy() for packet in packets]
     frames = np.zeros(len(buffers), FRAME)
     for frame, buffer in zip(frames, buffers, strict=True):
@@ -24,6 +26,7 @@ def frames_of(packets, zone: int = 0, commit: bool = True) -> tuple[np.ndarray, 
         frame["zone"] = zone
         frame["link"] = Link.ETHERNET
         frame["flags"] = FrameFlag.COMMIT if commit else 0
+        frame["action"] = 0 if action is None else action.ctypes.data
     return frames, buffers
 
 
@@ -35,9 +38,11 @@ class Bench:
         self.me = roster.join(table, Kind.TOOL)
         self.views = table.views(self.me)
 
-    def track(self, *packets, now_ms: int = 1000, zone: int = 0, commit: bool = True) -> np.ndarray:
+    def track(
+        self, *packets, now_ms: int = 1000, zone: int = 0, commit: bool = True, action: np.ndarray | None = None
+    ) -> np.ndarray:
         """Track packets as one burst; returns VERDICT[len(packets)]."""
-        frames, buffers = frames_of(packets, zone, commit)
+        frames, buffers = frames_of(packets, zone, commit, action)
         verdicts = np.zeros(len(buffers), VERDICT)
         burst.track_burst(
             self.views,
