@@ -31,6 +31,7 @@ RECENT_MAX = 20
 )
 @click.option("--liberal", is_flag=True, help="Outside of the TCP window, only resets are invalid.")
 @click.option("--no-seq-check", is_flag=True, help="Do not look at TCP windows at all.")
+@click.option("--helper", metavar="NAME=PORT", multiple=True, help="Follow the control channel of a protocol.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one packet per line.")
 def command(
     files: tuple[str, ...],
@@ -44,6 +45,7 @@ def command(
     checksum: str,
     liberal: bool,
     no_seq_check: bool,
+    helper: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Say of packets that got a reason what arrived, what was expected, which rule decided, and what would accept them.
@@ -65,6 +67,7 @@ def command(
         verify=checksum == "verify",
         liberal=liberal,
         seq_check=not no_seq_check,
+        helpers=tuple(map(explaining.named_port, helper)),
         verdicts=True,
     )
     warmup.ensure()

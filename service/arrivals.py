@@ -69,6 +69,8 @@ class Arrival:
     status: int
     timeout_ms: int
     id: int | None
+    packet: bytes = b""
+    """All that there is of it, from its IP header on, where somebody has it."""
 
     @property
     def end(self) -> int:

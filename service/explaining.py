@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from ctypes import string_at
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from ..kernels import replay
 from ..shm.layout import FRAME_BYTES, PARSED, SAMPLES_MAX, FrameFlag
 from . import arrivals, explanations, warmup
 from .captures import Capture
+from .helper_rules import named_port
 from .packets import seconds
 from .replay import Options, Replay, Source, record, survey
 from .samples import Samples
 
-__all__ = ["Options", "explained", "survey"]
+__all__ = ["Options", "explained", "named_port", "survey"]
 
 
 @dataclass
@@ -73,6 +75,10 @@ def _of_source(run: Explaining, source: Source, place: int, n: int | None) -> It
                 verdict = run.verdicts[place + number - 1]
                 if sample is not None:
                     arrival = arrivals.of_sample(sample)
+                    if not arrival.found:
+                        behind = frames["address"][i] + frames["captured_bytes"][i]
+                        whole = string_at(int(behind) - arrival.captured_bytes, arrival.captured_bytes)
+                        arrival = replace(arrival, packet=whole)
                 else:
                     frame = frames.ctypes.data + i * FRAME_BYTES
                     replay.read(*map(np.uint64, (frame, run.options.zone, run.options.settings, parsed.ctypes.data)))

@@ -15,7 +15,7 @@ from ..kernels import tcp_states
 from ..kernels.tcp_states import Segment
 from ..shm.layout import SCTP_ASSOCIATION, TCP_PEERS, CtState, Setting, VerdictFlag, Way
 from ..shm.reasons import Reason, word
-from . import arrivals, labels, windows
+from . import arrivals, checksums, labels, windows
 from .arrivals import Arrival
 from .windows import Bound
 
@@ -130,22 +130,17 @@ def _cut_short(arrival: Arrival) -> str:
 
 
 def _ip_checksum(arrival: Arrival) -> str:
-    kept = arrivals.ip_header(arrival)
-    if len(kept) < arrivals.IPV4_HEADER_BYTES:
-        return "the IPv4 header checksum is wrong"
-    header = np.frombuffer(kept, "u1")[: 4 * (kept[0] & 0xF)].copy()
-    found = int(header[10]) << 8 | int(header[11])
-    header[10:12] = 0
-    return f"IPv4 header checksum 0x{found:04x}, {_sum(header)} expected"
+    return _sums("IPv4 header checksum", checksums.of_ipv4(arrivals.ip_header(arrival)))
 
 
-def _sum(header: np.ndarray) -> str:
-    if len(header) < arrivals.IPV4_HEADER_BYTES:
-        return "another"
-    words = header.astype(">u1").view(">u2").astype(int).sum()
-    while words >> 16:
-        words = (words & 0xFFFF) + (words >> 16)
-    return f"0x{~words & 0xFFFF:04x}"
+def _transport_checksum(arrival: Arrival) -> str:
+    return _sums(f"{arrivals.protocol_name(arrival.protocol)} checksum", checksums.of_transport(arrival.packet))
+
+
+def _sums(name: str, sums: checksums.Sums | None) -> str:
+    if sums is None or sums.found == sums.expected:
+        return f"the {name} is wrong"
+    return f"{name} 0x{sums.found:04x}, 0x{sums.expected:04x} expected"
 
 
 def _about(arrival: Arrival) -> str:
@@ -175,7 +170,7 @@ ROWS: dict[str, Row] = {
     "L3CSUM_ERR": Row(_ip_checksum, "RFC 791 3.1", _CHECKSUM),
     "EXTENSION_HEADERS": Row(says("the chain of IPv6 extension headers is broken, or too long"), "RFC 8200 4", NOTHING),
     "L4_HEADER": Row(says("the transport header is cut short, or its length field lies"), _PARSE, NOTHING),
-    "L4CSUM_ERR": Row(says("the checksum of the transport header is wrong"), "RFC 1071", _CHECKSUM),
+    "L4CSUM_ERR": Row(_transport_checksum, "RFC 1071", _CHECKSUM),
     "FRAGMENT": Row(says("a fragment that is not put together"), _FRAGMENTS, NOTHING),
     "NOT_TRACKED": Row(says("neighbour discovery and the like"), "never tracked, as by Linux", NOTHING),
     "FRAGMENT_TOO_SMALL": Row(

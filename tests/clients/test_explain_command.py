@@ -58,6 +58,12 @@ def test_files_or_the_recent(words):
     assert code == Exit.USAGE and "--recent" in err
 
 
+def test_helpers_are_named(path):
+    assert run("explain", path, "--helper", "ftp=21", "--packet", 1).out.startswith("packet 1: accepted, new orig")
+    code, _, err = run("explain", path, "--helper", "gopher=70")
+    assert code == Exit.USAGE and "gopher" in err
+
+
 def test_a_file_that_is_not_there():
     code, _, err = run("explain", "/nowhere.pcap")
     assert code == Exit.FAILED and "/nowhere.pcap" in err

@@ -3,7 +3,7 @@
 import conversations
 import pytest
 from bursts import CLIENT, SERVER, tcp, udp
-from scapy.all import Raw, wrpcap
+from scapy.all import UDP, Ether, Raw, wrpcap
 from zonetrack.service.captures import CaptureError
 from zonetrack.service.explaining import Options, explained, survey
 from zonetrack.service.replay import Replay
@@ -46,6 +46,16 @@ def test_packets_with_a_reason_are_told_in_order(path):
 def test_one_packet(path, n, fate, arrived):
     (told,) = explained([path], OPTIONS, n)
     assert (told["n"], told["fate"]) == (n, fate) and arrived in told["arrived"]
+
+
+def test_a_checksum_is_held_against_the_whole_packet(tmp_path):
+    packet = Ether(bytes(udp()))
+    packet[UDP].chksum = 0x1234
+    right = Ether(bytes(udp()))[UDP].chksum
+    wrpcap(str(tmp_path / "z.pcap"), packet)
+    (told,) = explained([str(tmp_path / "z.pcap")], OPTIONS)
+    assert told["expected"] == f"udp checksum 0x1234, 0x{right:04x} expected"
+    assert told["accepted_with"] == ["checksum=off"]
 
 
 def test_a_packet_that_is_not_there(path):

@@ -45,7 +45,7 @@ def sctp(side, chunks, tag=None):
 QUOTED = IPerror(src=CLIENT, dst=SERVER) / UDPerror(sport=9, dport=53) / b"12345678"
 SCENES = {
     "ip checksum": ({}, [wrong(udp(), IP)], Reason.L3CSUM_ERR, ["IPv4 header checksum 0x", " expected"]),
-    "checksum": ({}, [wrong(tcp("S", 1), TCP)], Reason.L4CSUM_ERR, ["transport header is wrong"]),
+    "checksum": ({}, [wrong(tcp("S", 1), TCP)], Reason.L4CSUM_ERR, ["the tcp checksum is wrong"]),
     "no flags": ({}, [tcp("", 1)], Reason.INVALID_TCP_FLAGS, ["no host sends the flags none"]),
     "xmas": ({}, [*handshake(), tcp("FSRPAU", 1001, 5001)], Reason.INVALID_TCP_FLAGS, ["flags FSRPAU"]),
     "fin first": ({}, [tcp("FA", 1, 1)], Reason.TCP_NEW_REFUSED, ["FIN of no connection that is known"]),
