@@ -177,7 +177,9 @@ def _compare_packets(run: Run, told: corpus.Told, seen: Seen, result: Result) ->
 # ---------------------------------------------------------------------------------------------------- connections
 def _compare_connections(run: Run, told: corpus.Told, seen: Seen, result: Result) -> None:
     """Compare connections, but those that only have packets which never reached the other tracker's verdict."""
-    unsaid = [i for n, i in enumerate(seen.ids) if n < len(told.labels) and told.labels[n].startswith(".")]
+    unsaid = [
+        i for n, i in enumerate(seen.ids) if n < len(told.labels) and told.labels[n].startswith(corpus.INCOMPARABLE)
+    ]
     loopback = any("l" in mended for mended in told.mended)
     ours: dict[tuple, list[dict[str, Any]]] = defaultdict(list)
     for connection in seen.connections:

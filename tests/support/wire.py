@@ -150,7 +150,9 @@ def sctp(side: str, ports: tuple[int, int], tag: int, chunk: str, initiate_tag: 
     else:
         value = b""
     head = struct.pack("!HHII", *ports, tag, 0)
-    return Datagram(side, other(side), SCTP, head + struct.pack("!BBH", kind, 3, 4 + len(value)) + value)
+    return Datagram(
+        side, other(side), SCTP, head + struct.pack("!BBH", kind, 3 if chunk == "data" else 0, 4 + len(value)) + value
+    )
 
 
 def crc32c(data: bytes) -> int:
