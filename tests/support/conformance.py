@@ -8,15 +8,21 @@ packet, and the connections at the end of each capture.
 from __future__ import annotations
 
 import ipaddress
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import corpus
 import numpy as np
+from zonetrack.kernels import links
 from zonetrack.kernels.clock import BEGIN_MS
+from zonetrack.kernels.jit import kernel
 from zonetrack.service import connections, labels, replay, warmup
+from zonetrack.service.captures import Capture
 from zonetrack.shm.layout import CLOCK, NO_RECORD
 from zonetrack.shm.reasons import Reason
 
@@ -34,13 +40,18 @@ class Run(NamedTuple):
         return self.options.get("profile", "netfilter")
 
 
+KERNEL_HELPERS = (("ftp", 21), ("irc", 6667), ("pptp", 1723), ("sip", 5060), ("tftp", 69))
+OVS_HELPERS = (("ftp", 21), ("tftp", 69))
+
 RUNS = {
     "kernel-nocsum": Run({"verify": False}),
     "kernel-csum": Run({}, as_captured=True),
     "kernel-liberal": Run({"verify": False, "liberal": True}),
+    "kernel-helpers": Run({"verify": False, "helpers": KERNEL_HELPERS}),
     "ovs-nocsum": Run({"profile": "ovs", "verify": False}),
     "ovs-csum": Run({"profile": "ovs"}, as_captured=True),
     "ovs-noseq": Run({"profile": "ovs", "verify": False, "seq_check": False}),
+    "ovs-helpers": Run({"profile": "ovs", "verify": False, "helpers": OVS_HELPERS}),
 }
 
 ASPECTS = {"netfilter": ("tuple", "state", "packets and bytes"), "ovs": ("tuple", "state", "timeout", "parent")}
@@ -129,6 +140,44 @@ class Result:
     table_differences: list[TableDifference] = field(default_factory=list)
 
 
+@kernel
+def _ip_header(link, address, captured):
+    return links.find(link, address, captured)
+
+
+@contextmanager
+def mended(path: str, told: corpus.Told) -> Iterator[str]:
+    """Give a capture as the other tracker saw it: a router does not forward loopback, so such addresses were mapped."""
+    mapped = {n for n, letters in enumerate(told.mended) if "l" in letters}
+    if not mapped:
+        yield path
+        return
+    octets, at = bytearray(Path(path).read_bytes()), 0
+    with Capture(path) as capture:
+        for frames, _ in capture.slices():
+            for n, frame in enumerate(frames, at):
+                if n in mapped:
+                    found = _ip_header(*(np.uint64(frame[name]) for name in ("link", "address", "captured_bytes")))
+                    _map_loopback(octets, int(frame["address"]) - int(capture.walk["address"]) + (int(found) >> 8))
+            at += len(frames)
+    with tempfile.NamedTemporaryFile(suffix=Path(path).suffix) as file:
+        file.write(octets)
+        file.flush()
+        yield file.name
+
+
+def _map_loopback(octets: bytearray, header: int) -> None:
+    """Map the loopback addresses of the IP header that stands there."""
+    if octets[header] >> 4 == 4:
+        for end in (header + 12, header + 16):
+            if octets[end] == 127:
+                octets[end : end + 2] = bytes([198, 18])
+    else:
+        for end in (header + 8, header + 24):
+            if octets[end : end + 16] == ipaddress.ip_address("::1").packed:
+                octets[end : end + 16] = ipaddress.ip_address("2001:db8:7f::1").packed
+
+
 def see(path: str, run: Run) -> Seen:
     """Replay one capture as a run wants it."""
     again = Frozen(replay.survey([path]), replay.Options(expiry=False, verdicts=True, **run.options))
@@ -149,7 +198,8 @@ def compare(kind: str) -> Result:
     warmup.load("replay.run", "sweep.sweep")
     paths = {path.name: str(path) for path in corpus.present()}
     for told in corpus.told(kind, run.as_captured):
-        seen = see(paths[told.capture], run)
+        with mended(paths[told.capture], told) as path:
+            seen = see(path, run)
         before = len(result.differences)
         _compare_packets(run, told, seen, result)
         result.captures.add(len(result.differences) == before)
@@ -180,11 +230,10 @@ def _compare_connections(run: Run, told: corpus.Told, seen: Seen, result: Result
     unsaid = [
         i for n, i in enumerate(seen.ids) if n < len(told.labels) and told.labels[n].startswith(corpus.INCOMPARABLE)
     ]
-    loopback = any("l" in mended for mended in told.mended)
     ours: dict[tuple, list[dict[str, Any]]] = defaultdict(list)
     for connection in seen.connections:
-        ours[_tuple(connection, loopback)].append(connection)
-    theirs = [(_tuple(connection, False), connection) for connection in told.table]
+        ours[_tuple(connection)].append(connection)
+    theirs = [(_tuple(connection), connection) for connection in told.table]
     for key, connection in theirs:
         found = ours[key].pop(0) if ours[key] else None
         result.aspects["tuple"].add(found is not None)
@@ -214,27 +263,17 @@ BY_ADDRESSES = (33, 47)
 """Protocols of which the others tell addresses only, even where they know more."""
 
 
-def _tuple(connection: dict[str, Any], loopback: bool) -> tuple:
+def _tuple(connection: dict[str, Any]) -> tuple:
     """Return protocol, addresses and ports of the opener's direction; of ICMP, id, type and code."""
     name = str(connection["proto"])
     number = connection.get("proto_num") or NUMBERS.get(name) or int(name)
     orig = connection["orig"]
-    ends = [_address(orig[end], loopback) for end in ("src", "dst")]
+    ends = [str(ipaddress.ip_address(orig[end])) for end in ("src", "dst")]
     if "type" in orig:
         return number, *ends, *(int(orig[word]) for word in ("id", "type", "code"))
     if "sport" not in orig or number in BY_ADDRESSES or not (int(orig["sport"]) or int(orig["dport"])):
         return number, *ends
     return number, *ends, int(orig["sport"]), int(orig["dport"])
-
-
-def _address(text: str, loopback: bool) -> str:
-    """Return an address as the other saw it: a router does not forward loopback, so these had been mapped."""
-    address = ipaddress.ip_address(text)
-    if loopback and address.is_loopback:
-        if address.version == 6:
-            return "2001:db8:7f::1"
-        return str(ipaddress.ip_address(bytes([198, 18]) + address.packed[2:]))
-    return str(address)
 
 
 def _aspects(run: Run, their: dict[str, Any], our: dict[str, Any], comparable: bool) -> Iterator[tuple[str, Any, Any]]:
