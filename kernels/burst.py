@@ -76,11 +76,18 @@ def _is_expired(entry, settings, now_ms):
     return memory.read64(entry + entries.EXPIRY) <= now_ms and settings & u64(Setting.NO_EXPIRY) == ZERO
 
 
+@kernel
+def _way_to_itself(fields):
+    """Return which way a packet goes where nothing tells: Linux finds the tuple of replies first, Open vSwitch has one."""
+    memory.seldom()
+    return u64(Way.ORIG) if u64(fields.status) & u64(Status.OVS) != ZERO else u64(Way.REPLY)
+
+
 @inlined
 def way_of(fields, high_is_source, can_reply):
     """Return which way a packet goes, from who opened the connection."""
     if can_reply == ZERO:
-        return u64(Way.ORIG)
+        return _way_to_itself(fields)
     opened_by_high = u64(fields.status) & u64(Status.ORIG_IS_HIGH)  # bit 0
     return opened_by_high ^ high_is_source
 

@@ -793,7 +793,7 @@ PARSED = np.dtype(
         ("high_is_source", "u1"),  # 1: the packet comes from the key's second endpoint
         ("inner_high_is_source", "u1"),  # the same of the quoted packet
         ("kind", "u1"),  # PacketKind
-        ("can_reply", "u1"),  # 0: equal endpoints, such a packet is never a reply
+        ("can_reply", "u1"),  # 0: equal endpoints, nothing tells which way it goes
         # what the burst keeps between its stages
         ("zone_word", "u8"),
         ("line", "u8"),  # address of the home line

@@ -135,8 +135,8 @@ def test_kinds():
     assert DEFAULTS_S[Timeout.GENERIC] == 600
 
 
-def test_a_datagram_to_oneself_is_no_reply():
+def test_a_second_datagram_to_oneself_is_a_reply():
     world = tracker.Tracker()
     alone = segments.flow("c")
     alone[0]["can_reply"] = 0
-    assert [world.track(alone).label for _ in range(3)] == ["N>"] * 3
+    assert [world.track(alone).label for _ in range(3)] == ["N>", "E<", "E<"]

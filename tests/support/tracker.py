@@ -164,7 +164,9 @@ class Tracker:
         connection = self.find(packet["key"])
         if connection is None:
             return self.open(parsed)
-        way = connection.way(packet["high_is_source"]) if packet["can_reply"] else Way.ORIG
+        way = connection.way(packet["high_is_source"])
+        if not packet["can_reply"]:
+            way = Way.ORIG if connection.has(Status.OVS) else Way.REPLY
         word = update(
             at(connection.record), u64(way), at(parsed), u64(self.settings), u64(self.now_ms), at(self.verdict)
         )
