@@ -13,11 +13,15 @@ PACKETS_PERCENT = {
     "kernel-nocsum": 99.7,
     "kernel-csum": 99.8,
     "kernel-liberal": 99.7,
+    "kernel-helpers": 99.9,
     "ovs-nocsum": 99.4,
     "ovs-csum": 99.5,
     "ovs-noseq": 99.4,
+    "ovs-helpers": 99.9,
 }
 CAPTURES_PERCENT = 97
+FEW = {"kernel-helpers": 94}
+"""Of runs of so few captures that one of them is many percent."""
 ASSURED_PERCENT = 99.5
 ASPECTS_PERCENT = {"tuple": 98.5, "state": 99.5, "packets and bytes": 99, "timeout": 99.5, "parent": 99.5}
 EXACT = {"R>", "R<", "U", "rel", "rel|rpl"}
@@ -38,7 +42,7 @@ def test_packets_are_what_others_say(run, results, record_property):
     result = results[run]
     record_property("corpus_cases", result.captures.count)
     assert result.packets.percent >= PACKETS_PERCENT[run], conformance.summary(result.differences)
-    assert result.captures.percent >= CAPTURES_PERCENT, conformance.summary(result.differences)
+    assert result.captures.percent >= FEW.get(run, CAPTURES_PERCENT), conformance.summary(result.differences)
     assert result.assured.percent >= ASSURED_PERCENT
 
 
