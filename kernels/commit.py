@@ -11,6 +11,7 @@ from ..shm.reasons import Reason
 from . import (
     actions,
     bindings,
+    calls,
     counters,
     delete_list,
     entries,
@@ -131,7 +132,7 @@ def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
     A connection that was foretold is related; its expectation is looked for only in zones that have any.
 
     Returns:
-        False when somebody else made the connection meanwhile, so it has to be found again.
+        False when it has to be found again: somebody else made the connection meanwhile, or its key is another now.
     """
     reason = track.opens(parsed, settings)
     if reason != _NONE:
@@ -140,6 +141,8 @@ def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
     shall_commit = u64(frame.flags) & u64(FrameFlag.COMMIT) != ZERO
     expected = ZERO
     if memory.acquire32(zones.expectations_address(views, u64(parsed.zone))) != ZERO:
+        if calls.complete(views, parsed, i):
+            return False
         found = expectations.find(views, parsed, now_ms)
         if found == expectations.FOUND and shall_commit:
             found = expectations.claim(views, parsed, now_ms)

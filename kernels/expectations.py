@@ -245,6 +245,44 @@ def _scan(views, parsed, now_ms):
 
 
 @kernel
+def call_of(views, parsed):
+    """Return the key that a packet of GRE lacks, which only names the call of its receiver; 0 when no call is known.
+
+    PPTP's packets have the receiver's number of a call; the two numbers together are what both directions have in common.
+    """
+    memory.seldom()
+    for _ in range(READ_ROUNDS_MAX):
+        version = memory.acquire32(views.expectation_table + _VERSION)  # A4
+        if version & ONE == ZERO:
+            call = _scan_calls(views, parsed)
+            memory.fence_acquire()
+            if memory.acquire32(views.expectation_table + _VERSION) == version:
+                return call
+        memory.relax()
+    return ZERO
+
+
+@kernel
+def _scan_calls(views, parsed):
+    source_high, source_low, high, low, last = _ends(parsed)
+    named = memory.read32(_chain_of(views, high, low, last))
+    for _ in range(EXPECTATIONS_MAX):
+        if named == ZERO or named > _MAX:
+            break
+        expectation = address(views, named - ONE)
+        differences = memory.read64(expectation + DESTINATION) ^ high
+        differences |= memory.read64(expectation + DESTINATION + EIGHT) ^ low
+        differences |= memory.read64(expectation + SOURCE) ^ source_high
+        differences |= memory.read64(expectation + SOURCE + EIGHT) ^ source_low
+        differences |= (memory.read64(expectation + LAST) ^ last) & _KEY_WORD
+        is_call = memory.read64(expectation + FLAGS) & (_IN_USE | _CALL) == _IN_USE | _CALL
+        if differences == ZERO and is_call and not is_stale(views, expectation, ZERO):
+            return memory.read64(expectation + LAST) >> _SOURCE_PORT_SHIFT
+        named = memory.read32(expectation + _NEXT)
+    return ZERO
+
+
+@kernel
 def _copy(destination, source):
     for i in range(_WORDS):
         step = u64(8 * i)

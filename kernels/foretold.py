@@ -13,6 +13,8 @@ from .words import LOW_8, LOW_16, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 NOTHING = ZERO
 REFUSED = u64(1 << 8)
+FORGET = u64(1 << 9)
+"""All that was foretold before for this connection shall be gone."""
 ONE_FORETOLD = ONE
 MAX = u64(FORETOLD_MAX)
 

@@ -44,6 +44,8 @@ from . import (
     foretold,
     helper_ftp,
     helper_ftp_ovs,
+    helper_irc,
+    helper_pptp,
     helper_tftp,
     intents,
     locks,
@@ -64,6 +66,8 @@ EXPIRY_MS = np.zeros(_HELPERS, np.uint64)
 """u64[Helper]: how long an expectation waits for its connection in the `netfilter` profile."""
 MOST[Helper.FTP, Foretold.DATA], EXPIRY_MS[Helper.FTP] = 1, 300_000
 MOST[Helper.TFTP, Foretold.DATA], EXPIRY_MS[Helper.TFTP] = 1, 300_000
+MOST[Helper.IRC, Foretold.DATA], EXPIRY_MS[Helper.IRC] = 8, 300_000
+MOST[Helper.PPTP, Foretold.DATA], EXPIRY_MS[Helper.PPTP] = 2, 300_000
 MOST.setflags(write=False)
 EXPIRY_MS.setflags(write=False)
 
@@ -81,8 +85,9 @@ _ORIG_IS_HIGH, _STATUS_HELPER = u64(Status.ORIG_IS_HIGH), u64(Status.HELPER)
 _STATUS_RELATED, _STATUS_OVS = u64(Status.RELATED), u64(Status.OVS)
 _SETTING_HELPERS, _SETTING_OVS = u64(Setting.HELPERS), u64(Setting.OVS)
 _TCP_KIND = u64(PacketKind.TCP)
-_TCP, _TCP_BYTES, _UDP_BYTES = u64(6), u64(20), u64(8)
+_TCP, _UDP_BYTES = u64(6), u64(8)
 _FTP, _TFTP = u64(Helper.FTP), u64(Helper.TFTP)
+_SIP, _IRC, _PPTP = u64(Helper.SIP), u64(Helper.IRC), u64(Helper.PPTP)
 _PERMANENT = u64(ExpectationFlag.PERMANENT)
 _INVALID = u64(CtState.INV) | u64(CtState.TRK)
 
@@ -158,7 +163,7 @@ def _read(views, entry, frame, parsed, way):
     """Let the helper of a connection, whose lock is held, read a packet; returns what foretold describes."""
     state = entries.extension_of(views, entry) + _STATE
     helper = u64(entries.extension_at(state - _STATE).helper)
-    header = _TCP_BYTES + u64(parsed.options_bytes) if u64(parsed.kind) == _TCP_KIND else _UDP_BYTES
+    header = u64(parsed.l4_bytes) - u64(parsed.payload_bytes) if u64(parsed.kind) == _TCP_KIND else _UDP_BYTES
     begin = u64(parsed.l4) + header
     whole_end = begin + u64(parsed.payload_bytes)
     end = min(whole_end, u64(frame.address) + u64(frame.captured_bytes))
@@ -170,6 +175,10 @@ def _read(views, entry, frame, parsed, way):
         return helper_ftp_ovs.read(views, entry, way, u64(parsed.family), begin, end)
     if helper == _FTP and end == whole_end:
         return helper_ftp.read(views, entry, state, parsed, way, begin, end)
+    if helper == _IRC:
+        return helper_irc.read(views, entry, way, u64(parsed.family), begin, end)
+    if helper == _PPTP:
+        return helper_pptp.read(views, entry, state, way, begin, end)
     return foretold.NOTHING
 
 
@@ -198,7 +207,7 @@ def _complete(views, record, incarnation, entry, helper, count, now_ms):
 
 
 @kernel
-def _make(views, count, now_ms):
+def _make(views, count, is_ovs, now_ms):
     """Make the expectations that were read; returns why one could not be, NONE when all could.
 
     In the `ovs` profile a packet is as good without: what had no room is only counted.
@@ -206,7 +215,6 @@ def _make(views, count, now_ms):
     for i in range(count):
         at = foretold.address(views, u64(i))
         e = expectations.expectation_at(at)
-        is_ovs = u64(e.flags) & _PERMANENT != ZERO
         most = OVS_MOST if is_ovs else MOST[u64(e.helper), u64(e.kind)]
         reason = expectations.add(views, at, most, now_ms)
         if is_ovs:
@@ -252,9 +260,11 @@ def follow(views, frame, parsed, now_ms, verdict_address):
     intents.done(views)
     if result == foretold.NOTHING:
         return
+    if result & foretold.FORGET != ZERO:
+        expectations.remove_of(views, (incarnation << THIRTY_TWO) | record)
     reason = u64(Reason.HELPER_REFUSED)
     if result & foretold.REFUSED == ZERO:
-        reason = _make(views, foretold.count_of(result), now_ms)
+        reason = _make(views, foretold.count_of(result), is_ovs, now_ms)
     if reason != u64(Reason.NONE):
         verdict = verdict_at(verdict_address)
         verdict.ct_state = (u64(verdict.ct_state) if is_ovs else ZERO) | _INVALID

@@ -266,6 +266,18 @@ FTP_STATE = np.dtype(
     align=True,
 )
 """EXTENSION.helper_state of FTP's control connection."""
+PPTP_STATE = np.dtype(
+    [
+        ("client_call", "u2"),  # number that the client (PNS) chose, which packets to it have
+        ("server_call", "u2"),  # likewise the server (PAC)
+        ("session", "u1"),  # kernels/helper_pptp, Session
+        ("call", "u1"),  # kernels/helper_pptp, Call
+        ("reserved", "u1", (37,)),
+        ("helper", "u1"),  # Helper.PPTP
+    ],
+    align=True,
+)
+"""EXTENSION.helper_state of PPTP's control connection."""
 
 # ---------------------------------------------------------------------------------------------------- expectations
 EXPECTATIONS_MAX = 2048
@@ -1381,6 +1393,7 @@ SHARED = {
     "SCTP_ASSOCIATION": SCTP_ASSOCIATION,
     "EXTENSION": EXTENSION,
     "FTP_STATE": FTP_STATE,
+    "PPTP_STATE": PPTP_STATE,
     "EXPECTATION": EXPECTATION,
     "EXPECTATION_TABLE": EXPECTATION_TABLE,
     "SEGMENT": SEGMENT,
@@ -1435,7 +1448,7 @@ assert offset(ENTRY, "protocol") == LINE_BYTES and offset(ENTRY, "packets") == 2
 assert TCP_PEERS.itemsize == OVS_PEERS.itemsize == SCTP_ASSOCIATION.itemsize == LINE_BYTES
 assert EXTENSION.itemsize == EXTENSION_BYTES
 assert offset(EXTENSION, "helper") + 1 - offset(EXTENSION, "helper_state") == HELPER_STATE_BYTES
-assert FTP_STATE.itemsize == HELPER_STATE_BYTES
+assert FTP_STATE.itemsize == PPTP_STATE.itemsize == HELPER_STATE_BYTES
 assert EXPECTATION.itemsize == EXPECTATION_BYTES and offset(EXPECTATION, "label") == LINE_BYTES
 assert EXPECTATION_TABLE.itemsize == EXPECTATION_TABLE_BYTES
 assert SEGMENT.itemsize == SEGMENT_BYTES and SLOTS % (2 * LINE_SLOTS) == 0

@@ -29,6 +29,7 @@ SIZES = {
     "PORT": 64,
     "RING": 384,
     "FTP_STATE": 44,
+    "PPTP_STATE": 44,
     "EXPECTATION": 128,
     "EXPECTATION_TABLE": 64,
     "VERDICT": 24,

@@ -133,3 +133,9 @@ def request(payload=REQUEST):
 def answer(sport=3000, destination=CLIENT, source=SERVER):
     """Return the server's first block of it, from some port."""
     return datagram(source, sport, destination, 2000, b"\x00\x03\x00\x01data")
+
+
+def tunnel(source, destination, call):
+    """Return a packet of PPTP's GRE, which names the call of its receiver."""
+    header = b"\x30\x81\x88\x0b\x00\x04" + call.to_bytes(2, "big") + bytes(8)
+    return Ether() / IP(src=source, dst=destination, proto=47) / header
