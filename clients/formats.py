@@ -174,7 +174,7 @@ def conntrack_expectation(expectation: dict[str, Any]) -> str:
     ]
     if expectation["zone"]:
         words.append(f"zone={expectation['zone']}")
-    if expectation["timeout"] is None:
+    if expectation.get("permanent"):
         words.append("PERMANENT")
     words.append(f"class={CLASSES.get(expectation['class'], 0)} helper={expectation['helper']}")
     return " ".join(words)

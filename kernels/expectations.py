@@ -566,8 +566,12 @@ def add(views, foretold, most, now_ms):
 
 
 @kernel
-def remove_of(views, parent):
-    """Remove all expectations of a parent, given by its public id; False when the lock was not had in time."""
+def remove_of(views, parent, kinds):
+    """Remove the expectations of a parent, given by its public id, that are of some kinds (a bit for each Foretold).
+
+    Returns:
+        False when the lock was not had in time.
+    """
     memory.seldom()
     if not lock(views):
         return False
@@ -578,7 +582,7 @@ def remove_of(views, parent):
         expectation = address(views, named - ONE)
         index = named - ONE
         named = memory.read32(expectation + _NEXT_OF_PARENT)
-        if memory.read64(expectation + PARENT) == parent:
+        if memory.read64(expectation + PARENT) == parent and kinds >> _kind_of(expectation) & ONE != ZERO:
             _remove(views, index)
     unlock(views)
     return True

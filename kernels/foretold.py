@@ -1,7 +1,8 @@
 """What a helper has read in a packet: the expectations that are to be made of it, and whether the packet was right.
 
 A helper's ``read`` returns one word: how many expectations it has written to ``views.foretold``, or-ed with REFUSED when
-the message cannot be right.  It writes what only it can know; helpers.follow adds what all have in common.
+the message cannot be right, and with the kinds of those before that are to be gone.  It writes what only it can know;
+helpers.follow adds what all have in common.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from .words import LOW_8, LOW_16, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 NOTHING = ZERO
 REFUSED = u64(1 << 8)
-FORGET = u64(1 << 9)
-"""All that was foretold before for this connection shall be gone."""
+_FORGOTTEN_SHIFT = u64(16)
+EVERY_KIND = LOW_8
 ONE_FORETOLD = ONE
 MAX = u64(FORETOLD_MAX)
 
@@ -60,6 +61,18 @@ def ports(parsed):
     if u64(parsed.high_is_source) != ZERO:
         return high, low
     return low, high
+
+
+@inlined
+def forgetting(kinds):
+    """Return a result by which what was foretold before is gone; ``kinds`` has a bit for each Foretold."""
+    return kinds << _FORGOTTEN_SHIFT
+
+
+@inlined
+def forgotten(result):
+    """Return the kinds that are to be gone before the new ones are made."""
+    return (result >> _FORGOTTEN_SHIFT) & LOW_8
 
 
 @inlined

@@ -227,6 +227,7 @@ def _foretell(views, entry, state):
         memory.set_le64(at + expectations.LAST, last)
         if u64(i) >= TWO:
             foretold.expectation_at(at).flags = _FLAG_CALL
+            foretold.expectation_at(at).expiry_ms = expectations.NEVER
     return _FOUR_FORETOLD
 
 
@@ -265,7 +266,7 @@ def read(views, entry, state_address, way, begin, end):
     elif then == u64(Then.SERVER_CALL) or then == u64(Then.SERVER_CALL_AND_TUNNEL):
         state.server_call = memory.be16(body) & LOW_16
     elif then == u64(Then.FORGET):
-        return foretold.FORGET
+        return foretold.forgetting(foretold.EVERY_KIND)
     if then == u64(Then.TUNNEL) or then == u64(Then.SERVER_CALL_AND_TUNNEL):
         return _foretell(views, entry, state)
     return foretold.NOTHING

@@ -46,6 +46,7 @@ from . import (
     helper_ftp_ovs,
     helper_irc,
     helper_pptp,
+    helper_sip,
     helper_tftp,
     intents,
     locks,
@@ -66,6 +67,9 @@ EXPIRY_MS = np.zeros(_HELPERS, np.uint64)
 """u64[Helper]: how long an expectation waits for its connection in the `netfilter` profile."""
 MOST[Helper.FTP, Foretold.DATA], EXPIRY_MS[Helper.FTP] = 1, 300_000
 MOST[Helper.TFTP, Foretold.DATA], EXPIRY_MS[Helper.TFTP] = 1, 300_000
+MOST[Helper.SIP, Foretold.DATA], EXPIRY_MS[Helper.SIP] = 1, 180_000
+MOST[Helper.SIP, Foretold.AUDIO] = MOST[Helper.SIP, Foretold.VIDEO] = 4
+MOST[Helper.SIP, Foretold.IMAGE] = 2
 MOST[Helper.IRC, Foretold.DATA], EXPIRY_MS[Helper.IRC] = 8, 300_000
 MOST[Helper.PPTP, Foretold.DATA], EXPIRY_MS[Helper.PPTP] = 2, 300_000
 MOST.setflags(write=False)
@@ -81,7 +85,8 @@ _RULE_IN_USE = u64(RULE_IN_USE)
 _HELPER_SHIFT, _PROTOCOL_SHIFT, _ZONE_SHIFT = u64(RULE_HELPER_SHIFT), u64(RULE_PROTOCOL_SHIFT), u64(RULE_ZONE_SHIFT)
 _NO_HELPER = ~(LOW_8 << _HELPER_SHIFT)
 _STATE_BYTES = u64(HELPER_STATE_BYTES)
-_ORIG_IS_HIGH, _STATUS_HELPER = u64(Status.ORIG_IS_HIGH), u64(Status.HELPER)
+_STATUS_HELPER = u64(Status.HELPER)
+_FIXED_TIMEOUT = u64(Status.FIXED_TIMEOUT)
 _STATUS_RELATED, _STATUS_OVS = u64(Status.RELATED), u64(Status.OVS)
 _SETTING_HELPERS, _SETTING_OVS = u64(Setting.HELPERS), u64(Setting.OVS)
 _TCP_KIND = u64(PacketKind.TCP)
@@ -159,7 +164,7 @@ def assign(views, record, entry, parsed, settings, expected, helper):
 
 # ------------------------------------------------------------------------------------------------ what it reads
 @kernel
-def _read(views, entry, frame, parsed, way):
+def _read(views, record, entry, frame, parsed, way, now_ms):
     """Let the helper of a connection, whose lock is held, read a packet; returns what foretold describes."""
     state = entries.extension_of(views, entry) + _STATE
     helper = u64(entries.extension_at(state - _STATE).helper)
@@ -175,6 +180,10 @@ def _read(views, entry, frame, parsed, way):
         return helper_ftp_ovs.read(views, entry, way, u64(parsed.family), begin, end)
     if helper == _FTP and end == whole_end:
         return helper_ftp.read(views, entry, state, parsed, way, begin, end)
+    if helper == _SIP:
+        if u64(entries.entry_at(entry).status) & _FIXED_TIMEOUT == ZERO:
+            entries.set_expiry(views, record, entry, now_ms + helper_sip.KEPT_MS)
+        return helper_sip.read(views, entry, state, way, u64(parsed.family), begin, end, now_ms)
     if helper == _IRC:
         return helper_irc.read(views, entry, way, u64(parsed.family), begin, end)
     if helper == _PPTP:
@@ -199,9 +208,8 @@ def _complete(views, record, incarnation, entry, helper, count, now_ms):
         e.helper = helper
         if is_ovs:
             e.flags = u64(e.flags) | _PERMANENT
-            memory.copy(at + _EXPECTED_LABEL, extension + _LABEL, SIXTEEN)
-        if u64(e.flags) & _PERMANENT != ZERO:
             e.expiry_ms = expectations.NEVER
+            memory.copy(at + _EXPECTED_LABEL, extension + _LABEL, SIXTEEN)
         elif u64(e.expiry_ms) == ZERO:
             e.expiry_ms = now_ms + EXPIRY_MS[helper]
 
@@ -221,7 +229,10 @@ def _make(views, count, is_ovs, now_ms):
             if reason == u64(Reason.EXPECTATIONS_FULL):
                 counters.count(views, reason)
         elif reason != u64(Reason.NONE):
-            return u64(Reason.HELPER_REFUSED) if reason == u64(Reason.CLASH) else reason
+            if reason != u64(Reason.CLASH):
+                return reason
+            if u64(e.helper) != _SIP:  # of a call, several connections may tell the same
+                return u64(Reason.HELPER_REFUSED)
     return u64(Reason.NONE)
 
 
@@ -252,16 +263,16 @@ def follow(views, frame, parsed, now_ms, verdict_address):
     is_alive = memory.acquire64(entry + entries.LIFE) == entries.life(Life.LIVE, ZERO, incarnation)
     is_ovs = u64(fields.status) & _STATUS_OVS != ZERO
     if is_alive and u64(fields.status) & _STATUS_HELPER != ZERO:
-        way = (u64(fields.status) & _ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
-        result = _read(views, entry, frame, parsed, way)
+        way = u64(verdict_at(verdict_address).direction)
+        result = _read(views, record, entry, frame, parsed, way, now_ms)
         helper = u64(entries.extension_at(entries.extension_of(views, entry)).helper)
         _complete(views, record, incarnation, entry, helper, foretold.count_of(result), now_ms)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
     if result == foretold.NOTHING:
         return
-    if result & foretold.FORGET != ZERO:
-        expectations.remove_of(views, (incarnation << THIRTY_TWO) | record)
+    if foretold.forgotten(result) != ZERO:
+        expectations.remove_of(views, (incarnation << THIRTY_TWO) | record, foretold.forgotten(result))
     reason = u64(Reason.HELPER_REFUSED)
     if result & foretold.REFUSED == ZERO:
         reason = _make(views, foretold.count_of(result), is_ovs, now_ms)

@@ -51,7 +51,30 @@ def listed(table: Table, now_ms: int, expired: bool = False) -> Iterator[Connect
     wall_offset_ms = int(np.frombuffer(table.regions[Region.CONTROL], HEADER, 1)["wall_offset_ms"][0])
     rows = packed(entries[records], records, now_ms, wall_offset_ms)
     _extend(table, entries["extension"][records], rows)
-    return map(describe, Rows(FIELDS).read(rows.tobytes()))
+    parents = parents_of(table, rows["parent"], now_ms)
+    return (describe(row, parents=parents) for row in Rows(FIELDS).read(rows.tobytes()))
+
+
+def parents_of(table: Table, ids: np.ndarray, now_ms: int) -> dict[int, dict[str, Any]]:
+    """Return what is shown of parents beside their children, by public id; those that are gone are not there.
+
+    Shown are id, protocol, and who opened it towards whom.  They are read without their locks: of one that goes meanwhile,
+    nothing or what it was.
+    """
+    entries = table.array(Region.ENTRIES, "entries", ENTRY)
+    ids = np.unique(ids[ids != 0])
+    if not len(ids):
+        return {}
+    records = ids & np.uint64(0xFFFFFFFF)
+    ids, records = ids[records < len(entries)], records[records < len(entries)]
+    copy = entries[records.astype(np.int64)]
+    here = (copy["life"] >> 32 == ids >> 32) & (copy["life"] & 0xFF == Life.LIVE)
+    rows = packed(copy[here], records[here], now_ms, 0)
+    found = {}
+    for one in map(describe, Rows(FIELDS).read(rows.tobytes())):
+        ends = {name: one["orig"][name] for name in ("src", "dst", "sport", "dport") if name in one["orig"]}
+        found[one["id"]] = {"id": one["id"], "proto": one["proto"]} | ends
+    return found
 
 
 def _extend(table: Table, links: np.ndarray, rows: np.ndarray) -> None:

@@ -10,22 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from ..clients.connections import PROTOCOLS, Rows, address, describe
+from ..clients.connections import PROTOCOLS, address
 from ..shm.layout import (
-    ENTRY,
     EXPECTATION,
     EXPECTATION_TABLE,
     ZONE,
     ExpectationFlag,
     Foretold,
     Helper,
-    Life,
     Region,
     Setting,
 )
 from ..shm.views import Table
 from . import connections
 
+NEVER = np.uint64(0xFFFFFFFFFFFFFFFF)
 COPIES_MAX = 8
 
 
@@ -44,28 +43,6 @@ def copied(table: Table) -> np.ndarray:
     return shown[np.argsort(shown["order"])]
 
 
-def parents_of(table: Table, ids: np.ndarray, now_ms: int) -> dict[int, dict[str, Any]]:
-    """Return the connections of public ids, as JSON has them; those that are gone are not there.
-
-    They are read without their locks: of a connection that goes meanwhile, nothing or what it was.
-    """
-    entries = table.array(Region.ENTRIES, "entries", ENTRY)
-    ids = np.unique(ids[ids != 0])
-    records = ids & np.uint64(0xFFFFFFFF)
-    ids, records = ids[records < len(entries)], records[records < len(entries)]
-    copy = entries[records.astype(np.int64)]
-    here = (copy["life"] >> 32 == ids >> 32) & (copy["life"] & 0xFF == Life.LIVE)
-    wall_offset_ms = int(table.header[0]["wall_offset_ms"])
-    rows = connections.packed(copy[here], records[here], now_ms, wall_offset_ms)
-    return {found["id"]: found for found in map(describe, Rows(connections.FIELDS).read(rows.tobytes()))}
-
-
-def parent(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what is shown of a parent beside its child: id, protocol, and who opened it towards whom."""
-    ends = {name: found["orig"][name] for name in ("src", "dst", "sport", "dport") if name in found["orig"]}
-    return {"id": found["id"], "proto": found["proto"]} | ends
-
-
 def listed(table: Table, now_ms: int, zone: int | None = None) -> list[dict[str, Any]]:
     """Return the expectations of a zone, or of all, as JSON has them.
 
@@ -75,7 +52,7 @@ def listed(table: Table, now_ms: int, zone: int | None = None) -> list[dict[str,
         zone: None: all.
     """
     found = copied(table)
-    parents = parents_of(table, found["parent"], now_ms)
+    parents = connections.parents_of(table, found["parent"], now_ms)
     settings = table.array(Region.CONTROL, "zones", ZONE)["settings"]
     shown = []
     for one in found:
@@ -98,11 +75,13 @@ def _described(one: np.void, of: dict[str, Any], now_ms: int) -> dict[str, Any]:
         "dst": address(family, destination),
         "sport": last >> 48,
         "dport": last >> 32 & 0xFFFF,
-        "timeout": None if flags & ExpectationFlag.PERMANENT else (int(one["expiry_ms"]) - now_ms) // 1000,
+        "timeout": None if one["expiry_ms"] == NEVER else (int(one["expiry_ms"]) - now_ms) // 1000,
         "helper": Helper(int(one["helper"])).name.lower(),
         "class": Foretold(int(one["kind"])).name.lower(),
-        "parent": parent(of),
+        "parent": of,
     }
+    if flags & ExpectationFlag.PERMANENT:
+        shown["permanent"] = True
     if one["mark"]:
         shown["mark"] = int(one["mark"])
     if labels := int(one["label"][0]) << 64 | int(one["label"][1]):

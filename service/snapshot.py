@@ -19,7 +19,7 @@ from ..kernels import walk
 from ..kernels.tcp_states import Tcp
 from ..shm.layout import CONNECTION, CONNECTION_BYTES, Slab, Status
 from ..shm.views import Table
-from . import expectations
+from .connections import parents_of
 from .filters import Wanted
 from .runner import Runner, now_ms
 
@@ -78,8 +78,7 @@ class Snapshot:
         filled, until_s = 0, time.monotonic() + PAGE_S_MAX
         while filled < len(out) and not place.is_done and time.monotonic() < until_s:
             filled += await self._runner.do(_collect, wanted.record, self._wall_offset_ms, place, out[filled:])
-        found = expectations.parents_of(self._table, out[:filled]["parent"], int(now_ms())).values()
-        parents = [expectations.parent(one) for one in found]
+        parents = list(parents_of(self._table, out[:filled]["parent"], int(now_ms())).values())
         return Page(out[:filled].view("u1").data, None if place.is_done else place.cursor, parents)
 
     async def count(self, wanted: Wanted) -> int:

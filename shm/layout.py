@@ -278,6 +278,16 @@ PPTP_STATE = np.dtype(
     align=True,
 )
 """EXTENSION.helper_state of PPTP's control connection."""
+SIP_STATE = np.dtype(
+    [
+        ("invite", "u4"),  # number (CSeq) of the last INVITE
+        ("register", "u4"),  # of the last REGISTER
+        ("reserved", "u1", (35,)),
+        ("helper", "u1"),  # Helper.SIP
+    ],
+    align=True,
+)
+"""EXTENSION.helper_state of SIP's signalling."""
 
 # ---------------------------------------------------------------------------------------------------- expectations
 EXPECTATIONS_MAX = 2048
@@ -1394,6 +1404,7 @@ SHARED = {
     "EXTENSION": EXTENSION,
     "FTP_STATE": FTP_STATE,
     "PPTP_STATE": PPTP_STATE,
+    "SIP_STATE": SIP_STATE,
     "EXPECTATION": EXPECTATION,
     "EXPECTATION_TABLE": EXPECTATION_TABLE,
     "SEGMENT": SEGMENT,
@@ -1448,7 +1459,7 @@ assert offset(ENTRY, "protocol") == LINE_BYTES and offset(ENTRY, "packets") == 2
 assert TCP_PEERS.itemsize == OVS_PEERS.itemsize == SCTP_ASSOCIATION.itemsize == LINE_BYTES
 assert EXTENSION.itemsize == EXTENSION_BYTES
 assert offset(EXTENSION, "helper") + 1 - offset(EXTENSION, "helper_state") == HELPER_STATE_BYTES
-assert FTP_STATE.itemsize == PPTP_STATE.itemsize == HELPER_STATE_BYTES
+assert FTP_STATE.itemsize == PPTP_STATE.itemsize == SIP_STATE.itemsize == HELPER_STATE_BYTES
 assert EXPECTATION.itemsize == EXPECTATION_BYTES and offset(EXPECTATION, "label") == LINE_BYTES
 assert EXPECTATION_TABLE.itemsize == EXPECTATION_TABLE_BYTES
 assert SEGMENT.itemsize == SEGMENT_BYTES and SLOTS % (2 * LINE_SLOTS) == 0

@@ -17,7 +17,9 @@ NEVER = (1 << 64) - 1
 def foretold(desk):
     """Two in a zone: one from anybody that does not end, one from a server."""
     parent = foretelling.parent_of(desk.maker, key(ZONE, 999).reshape(1, 5))
-    any_ = Wanted(zone=ZONE, port=7, flags=ExpectationFlag.SOURCE_ANY | ExpectationFlag.PERMANENT, mark=3)
+    any_ = Wanted(
+        zone=ZONE, port=7, flags=ExpectationFlag.SOURCE_ANY | ExpectationFlag.PERMANENT, mark=3, expiry_ms=NEVER
+    )
     for wanted in (any_, Wanted(zone=ZONE, destination=CLIENT, source=SERVER, port=8, expiry_ms=1 << 50)):
         foretelling.add(desk.maker, parent, wanted)
     return desk

@@ -186,7 +186,9 @@ def test_all_of_a_parent_are_removed(scene):
     for port in (1, 2, 3):
         add(scene.one, scene.parent, Wanted(port=port))
     add(scene.one, scene.other_parent, Wanted(port=4))
-    assert expectations.remove_of(scene.one.views, u64(scene.parent))
+    assert expectations.remove_of(scene.one.views, u64(scene.parent), u64(1 << Foretold.AUDIO))
+    assert scene.counts() == (4, 4)
+    assert expectations.remove_of(scene.one.views, u64(scene.parent), u64(255))
     assert scene.counts() == (1, 1)
 
 

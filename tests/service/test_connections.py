@@ -1,11 +1,14 @@
 """Connections of a table at rest: who opened, what each direction is called, what is left of their time, the order."""
 
+import foretelling
 import numpy as np
 import pytest
+import tables
+from helping import Bench, answer, request
 from zonetrack.clients.connections import PEER_STATES, STATUS, Rows, describe
 from zonetrack.kernels.ovs_tcp_states import Peer
 from zonetrack.kernels.tcp_states import Tcp
-from zonetrack.service.connections import FIELDS, listed, packed
+from zonetrack.service.connections import FIELDS, listed, packed, parents_of
 from zonetrack.shm import segment
 from zonetrack.shm.layout import CONNECTION, CONNECTION_BYTES, ENTRY, HEADER, Life, Region, Status
 from zonetrack.shm.sizing import Geometry
@@ -137,3 +140,33 @@ def test_a_listing_is_in_the_order_of_opening_and_leaves_out_what_is_over():
     np.frombuffer(table.regions[Region.CONTROL], HEADER, 1)["wall_offset_ms"] = 1000
     assert [(c["orig"]["sport"], c["start"]) for c in listed(table, NOW_MS)] == [(8, 1.02), (9, 1.02), (1, 1.03)]
     assert [c["orig"]["sport"] for c in listed(table, NOW_MS, expired=True)] == [7, 8, 9, 1]
+
+
+# ------------------------------------------------------------------------------------------------ what was foretold
+def test_a_related_connection_is_shown_with_its_parent_and_its_parent_with_its_helper():
+    bench = Bench()
+    [parent] = bench.verdicts(request())
+    bench.extension(parent["record"])["label"] = 1, 2
+    bench.verdicts(answer())
+    first, second = listed(bench.table, bench.now_ms)
+    assert (first["helper"], first["labels"], first["status"]) == ("tftp", hex(1 << 64 | 2), ["helper"])
+    assert "parent" not in first and second["status"] == ["related"]
+    ends = {"src": "192.0.2.1", "dst": "198.51.100.1", "sport": 2000, "dport": 69}
+    assert second["parent"] == {"id": first["id"], "proto": "udp"} | ends and "helper" not in second
+
+
+def test_parents_that_are_gone_or_never_were_are_not_found():
+    table = tables.small()
+    parent = foretelling.parent_of(tables.Participant(table), tables.keys(1))
+    ids = np.array([parent, parent, 0, parent + (1 << 32), 0xFFFFFFF0], "u8")
+    assert list(parents_of(table, ids, NOW_MS)) == [parent]
+    assert parents_of(table, np.zeros(3, "u8"), NOW_MS) == {}
+
+
+def test_a_parent_that_is_gone_is_an_id():
+    bench = Bench()
+    [parent] = bench.verdicts(request())
+    bench.verdicts(answer())
+    bench.one.delete(int(parent["record"]), incarnation=int(parent["incarnation"]))
+    [left] = listed(bench.table, bench.now_ms)
+    assert left["parent"] == {"id": int(parent["incarnation"]) << 32 | int(parent["record"])}

@@ -1,7 +1,6 @@
 """Expectations as they are shown: with their parents, without what is stale, and of one zone where one is asked for."""
 
 import foretelling
-import numpy as np
 import pytest
 import tables
 from foretelling import NOW, Wanted, add
@@ -41,9 +40,9 @@ def test_all_that_is_known_of_one(one, parent):
 
 
 def test_any_source_and_no_end(one, parent):
-    add(one, parent, Wanted(flags=ExpectationFlag.SOURCE_ANY | ExpectationFlag.PERMANENT))
+    add(one, parent, Wanted(flags=ExpectationFlag.SOURCE_ANY | ExpectationFlag.PERMANENT, expiry_ms=2**64 - 1))
     (found,) = expectations.listed(one.table, NOW)
-    assert (found["src"], found["sport"], found["timeout"]) == (None, 0, None)
+    assert (found["src"], found["sport"], found["timeout"], found["permanent"]) == (None, 0, None, True)
     assert "mark" not in found and "labels" not in found
 
 
@@ -70,8 +69,3 @@ def test_what_is_being_changed_is_copied_all_the_same(one, parent):
     foretelling.header(one.table)["version"] += 1
     assert len(expectations.copied(one.table)) == 1
     foretelling.header(one.table)["version"] += 1
-
-
-def test_parents_that_are_gone_or_never_were_are_not_found(one, parent):
-    ids = np.array([parent, parent, 0, parent + (1 << 32), 0xFFFFFFF0], "u8")
-    assert list(expectations.parents_of(one.table, ids, NOW)) == [parent]

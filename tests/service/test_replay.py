@@ -4,6 +4,7 @@ import os
 import signal
 
 import conversations
+import helping
 import pytest
 from capture_files import pcap
 from scapy.layers.inet import IP, UDP
@@ -231,3 +232,13 @@ def test_a_file_that_grows_between_the_walks_is_told_as_it_was(capture):
 def test_no_packets_at_all(capture):
     run = replayed([capture("x.pcap", [])], workers=2)
     assert (run.survey.packets, list(connections.listed(run.table, run.now_ms))) == (0, [])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_helpers_are_given_by_port(capture, workers):
+    path = capture("x.pcap", [p[IP] for p in (helping.request(), helping.answer(), helping.answer(3001))])
+    run = replayed([path], helpers=(("tftp", 69), ("ftp", 2121)), workers=workers)
+    assert labels_of(run) == ["N>", "R>", "N>"]
+    related = [connection for connection in connections.listed(run.table, run.now_ms) if "parent" in connection]
+    assert [connection["parent"]["dport"] for connection in related] == [69]
+    assert labels_of(replayed([path], helpers=(("tftp", 70),), workers=workers)) == ["N>", "N>", "N>"]

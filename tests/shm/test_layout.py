@@ -30,6 +30,7 @@ SIZES = {
     "RING": 384,
     "FTP_STATE": 44,
     "PPTP_STATE": 44,
+    "SIP_STATE": 44,
     "EXPECTATION": 128,
     "EXPECTATION_TABLE": 64,
     "VERDICT": 24,
