@@ -125,7 +125,7 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     tracking: Tracking = field(default_factory=Tracking)
     timeouts: Policies = key(timeout_policies, {}, "policies by number or name: seconds by timeout", live=True)  # noqa: RUF009
-    zones: OwnSettings = key(zone_settings, {}, "set on their own: keys of `tracking`, and `policy`", live=True)  # noqa: RUF009
+    zones: OwnSettings = key(zone_settings, {}, "set on their own: of `tracking`; `policy`; `ftp = 21`", live=True)  # noqa: RUF009
 
 
 class Key(NamedTuple):

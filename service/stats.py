@@ -11,6 +11,7 @@ import numpy as np
 
 from ..shm import roster
 from ..shm.layout import (
+    EXPECTATION_TABLE,
     GLOBAL,
     QUOTA,
     UNLIMITED,
@@ -50,6 +51,7 @@ class Stats:
         self._globals = table.array(Region.CONTROL, "globals", GLOBAL)
         self._zones = table.array(Region.CONTROL, "zones", ZONE)
         self._quotas = table.array(Region.CONTROL, "quotas", QUOTA)
+        self._expectations = table.array(Region.CONTROL, "expectation_table", EXPECTATION_TABLE)
         self._settings = ZoneSettings(table)
         self._policies = Policies(table)
         self._zone_reasons = table.array(Region.CONTROL, "zone_reasons", ZONE_REASON)
@@ -96,6 +98,7 @@ class Stats:
             "limit": limit_of(self._globals["limit"][0]),
             "capacity": geometry.connections,
             "zones_in_use": int(np.count_nonzero(self._quotas["count"])),
+            "expectations": int(self._expectations["count"][0]),
             "table_bytes": geometry.total_bytes,
             "reasons_without_zone": self.reasons_without_zone(),
         }

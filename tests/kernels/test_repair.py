@@ -8,6 +8,8 @@ import sys
 import asked
 import bursts
 import checkout
+import foretelling
+import helping
 import kills
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from zonetrack.kernels import repair as repairing
 from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.repair import repair
 from zonetrack.shm import roster
-from zonetrack.shm.layout import VERDICT, Status, Step
+from zonetrack.shm.layout import VERDICT, Helper, Status, Step
 from zonetrack.shm.reasons import Reason
 
 SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
@@ -149,6 +151,15 @@ def talked(one, other):
 LABELLED = asked.action(mark=5, mark_mask=7, label=1 << 100 | 3, label_mask=asked.ALL_128)
 
 
+def with_helper(one, other):
+    foretelling.set_rules(one.table, (Helper.TFTP, 17, 0, 69))
+
+
+def with_request(one, other):
+    with_helper(one, other)
+    packets_of(helping.request())(one)
+
+
 def nothing(one, other):
     pass
 
@@ -190,6 +201,13 @@ OPERATIONS = {
     "open with a label": (nothing, packets_of(*(bursts.udp(sport) for sport in range(2000, 2003)), action=LABELLED)),
     "force": (talked, packets_of(bursts.udp(reply=True), bursts.udp(), action=asked.action(force=True))),
     "expire and open": (talked, packets_of(bursts.udp(), bursts.tcp("S", 90_000), now_ms=1 << 32)),
+    "foretell by packets": (with_helper, packets_of(helping.request())),
+    "foretell again": (with_request, packets_of(helping.request())),
+    "come as foretold": (with_request, packets_of(helping.answer(), helping.answer())),
+    "delete a parent, and sweep": (
+        with_request,
+        lambda one: (one.sweep(NOW + 40_000), one.sweep(NOW + 40_000)),
+    ),
 }
 
 

@@ -1,5 +1,6 @@
 """Figures are sums over all who count, in plain values that the wire can carry."""
 
+import foretelling
 import msgpack
 import pytest
 import tables
@@ -39,7 +40,10 @@ def test_counts_and_totals(table, stats):
     assert (stats.count(), stats.count(1), stats.count(2)) == (5, 5, 0)
     totals = stats.totals()
     assert (totals["connections"], totals["limit"], totals["capacity"], totals["zones_in_use"]) == (5, 2000, 2000, 1)
-    assert totals["table_bytes"] == table.geometry.total_bytes
+    assert totals["table_bytes"] == table.geometry.total_bytes and totals["expectations"] == 0
+    one = Participant(table)
+    foretelling.add(one, foretelling.parent_of(one, tables.keys(1)))
+    assert stats.totals()["expectations"] == 1
 
 
 def test_zones_that_are_in_use_or_set_are_shown(table, stats):

@@ -77,3 +77,23 @@ def test_what_came_over_the_wire():
     for value in (None, {}, [], {"loose": 1}, {"max_retrans": 256}, {"max_retrans": True}, {"profile": "linux"}):
         with pytest.raises(BadParameterError):
             changes("settings", value)
+
+
+# ------------------------------------------------------------------------------------------------ helpers
+def test_ports_of_helpers_are_settings_of_a_zone(table, settings):
+    settings.set(5, changes("settings", {"ftp": [21, 2121], "tftp": 69, "loose": False}))
+    assert settings.of(5) == settings.of(6) | {"ftp": [21, 2121], "tftp": [69], "loose": False}
+    settings.set(5, changes("settings", {"ftp": 0}))
+    assert "ftp" not in settings.of(5) and settings.of(5)["tftp"] == [69]
+    settings.set_all({"be_liberal": True})
+    assert tables.zones(table)["settings"][5] & Setting.HELPERS
+    assert settings.unset(5) and settings.of(5) == settings.of(6)
+    assert not tables.zones(table)["settings"][5] & Setting.HELPERS
+
+
+def test_ports_that_cannot_be_change_nothing(settings):
+    with pytest.raises(BadParameterError, match=r"settings\.ftp: a port"):
+        changes("settings", {"ftp": 70_000})
+    with pytest.raises(BadParameterError, match="two of them"):
+        settings.set(5, {"ftp": [21], "irc": [21], "loose": False})
+    assert settings.of(5) == settings.of(6) and not settings.is_own(5)
