@@ -7,7 +7,8 @@
     +59s                                  SYN_RECV     live
     +1s                                   gone         swept
 
-Each script runs over IPv4 and IPv6, or over what ``family 4`` says; ``profile ovs`` has Open vSwitch's rules.
+Each script runs over IPv4 and IPv6, or over what ``family 4`` says; ``profile ovs`` has Open vSwitch's rules; ``helper ftp
+21`` has a helper follow connections to a port.
 
 A packet line: ``>`` from the client or ``<`` from the server; what it is; then the state of its connection after it
 (``gone`` when there is none), the ct_state (``inv``, ``untracked``, ``held``), and, where they matter, seconds to live and
@@ -40,6 +41,7 @@ from bursts import Bench
 from zonetrack.kernels import burst, delete_list, sweep
 from zonetrack.kernels.jit import JIT
 from zonetrack.service import connections, labels
+from zonetrack.service.helper_rules import HelperRules
 from zonetrack.shm import segment
 from zonetrack.shm.layout import (
     FRAME,
@@ -84,7 +86,7 @@ class World:
 
     def __init__(self, family: int) -> None:
         self.family = family
-        self.bench = Bench(segment.anonymous(Geometry(64, 2, 0)))
+        self.bench = Bench(segment.anonymous(Geometry(64, 2, extension_share=1_000)))
         self.zone = self.bench.table.array(Region.CONTROL, "zones", ZONE)[:1]
         self.now_ms = BEGIN_MS
         self.latest: dict[str, bytes] = {}
@@ -103,6 +105,10 @@ class World:
             else:
                 bit = Setting[name.lstrip("-").upper()]
                 self.zone["settings"] = word & ~bit if name.startswith("-") else word | bit
+
+    def help(self, name: str, port: int) -> None:
+        """Have a helper follow connections to a port."""
+        HelperRules(self.bench.table).set(0, {name: [port]})
 
     def wait(self, seconds: float) -> None:
         """Let time pass, and sweep."""
@@ -163,6 +169,9 @@ def run(path: Path, family: int) -> list[Difference]:
             world.set("ovs" if rest.strip() == "ovs" else "-ovs")
         elif word == "settings":
             world.set(rest)
+        elif word == "helper":
+            name, port = rest.split()
+            world.help(name, int(port))
         else:
             expected, seen = _wait(world, text) if text.startswith("+") else _packet(world, text)
             if expected != seen:
