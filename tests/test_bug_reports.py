@@ -1,7 +1,7 @@
 """What users of other trackers ran into, packet by packet (tests/data/bug-reports.json), through parser and tracker.
 
 Each case has raw packets, the verdict and table of a live Linux 6.18, and what is right.  Where the two differ, WRONG says
-so; cases about what is not of this tracker's matter here (NAT, fragments, helpers, limits) are left out by name.
+so; cases about what is not of this tracker's matter here (NAT, fragments, limits) are left out by name.
 A live Open vSwitch 4.0.90 was sent the same packets, and the `ovs` profile does as it did, right or wrong.
 """
 
@@ -10,14 +10,18 @@ import re
 from pathlib import Path
 
 import pytest
+import scripts
 import tracker
 from parsing import parsed_of
+from zonetrack.service import labels
 from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, Setting, Status
 
 DATA = Path(__file__).parent / "data"
 CASES = {case["n"]: case for case in json.loads((DATA / "bug-reports.json").read_text())}
 OVS_CASES = {case["n"]: case["steps"] for case in json.loads((DATA / "ovs-bug-reports.json").read_text())}
 OF_TRACKING = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 35, 37, 39, 47, 49, 61)
+OF_TABLES = (51, 53)
+HELPERS = {"ftp": 21, "tftp": 69}
 LABELS = {
     "NEW/orig": "N>",
     "ESTABLISHED/orig": "E>",
@@ -56,6 +60,7 @@ def expected_table(lines):
 
 def same(seen, expected):
     """Whether two tables are alike; measured seconds may lag."""
+    seen, expected = (sorted(rows, key=lambda row: str((row[:2], row[3:], row[2]))) for rows in (seen, expected))
     return len(seen) == len(expected) and all(
         one[:2] == other[:2] and one[3] == other[3] and 0 <= one[2] - other[2] <= 2
         for one, other in zip(seen, expected, strict=True)
@@ -80,6 +85,34 @@ def test_case(number):
             continue
         assert label == LABELS[step["label"]], step["do"]
         assert same(table_of(world), expected_table(step["table"])), (step["do"], table_of(world), step["table"])
+
+
+@pytest.mark.parametrize("number", OF_TABLES)
+def test_case_of_tables(number):
+    """What a lone tracker has not: helpers, with the ports that the case gives them."""
+    world = scripts.World(4)
+    for step in CASES[number]["result"]:
+        if "hex" not in step:
+            if step["do"] == "nft -f helpers.nft":
+                for name, port in HELPERS.items():
+                    world.help(name, port)
+            else:
+                assert step["do"].startswith("nft delete table"), step["do"]
+            continue
+        verdict = world.track(bytes.fromhex(step["hex"]))
+        label = labels.label(int(verdict["ct_state"]), int(verdict["direction"]), int(verdict["flags"])).rstrip("a")
+        assert label == LABELS[step["label"]], step["do"]
+        rows = [
+            (
+                one["proto"],
+                one.get("state"),
+                one["timeout"],
+                "ASSURED" if "assured" in one["status"] else None if "seen_reply" in one["status"] else "UNREPLIED",
+            )
+            for one in world.connections()
+        ]
+        assert same(rows, expected_table(step["table"])), (step["do"], rows, step["table"])
+    world.close()
 
 
 def ovs_table_of(world):
@@ -126,6 +159,5 @@ def test_case_as_open_vswitch(number):
 def test_no_case_is_forgotten():
     nat = {33, 41, 55}
     fragments = {43, 45}
-    helpers = {51, 53}
     limits_and_lookup = {57, 59, 63}
-    assert set(CASES) == set(OF_TRACKING) | nat | fragments | helpers | limits_and_lookup
+    assert set(CASES) == set(OF_TRACKING) | set(OF_TABLES) | nat | fragments | limits_and_lookup
