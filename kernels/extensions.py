@@ -7,7 +7,7 @@ bounded.
 
 The outcome is one word, since that is what a kernel returns for nothing:
 
-    protocol 8 | reason 8 | fragment 16 | offset of the transport header 32
+    protocol 8 | reason 8 | fragment 16 | offset of the transport header 24 | bytes of an atomic fragment's header 8
 
 *fragment* is offset and M flag of the fragment header as on the wire (RFC 8200 4.5), 0 without one or in an atomic
 fragment.
@@ -46,6 +46,8 @@ _OVS = u64(Setting.OVS)
 _REASON_SHIFT = EIGHT
 _FRAGMENT_SHIFT = SIXTEEN
 _OFFSET_SHIFT = THIRTY_TWO
+_ATOMIC_SHIFT = u64(56)
+_LOW_24 = u64((1 << 24) - 1)
 
 
 @inlined
@@ -81,7 +83,13 @@ def fragment(word):
 @inlined
 def header_bytes(word):
     """Return the bytes of the IPv6 header and its extensions."""
-    return word >> _OFFSET_SHIFT
+    return (word >> _OFFSET_SHIFT) & _LOW_24
+
+
+@inlined
+def atomic_bytes(word):
+    """Return the bytes of the fragment header of a datagram that is whole all the same (RFC 6946), else 0."""
+    return word >> _ATOMIC_SHIFT
 
 
 @inlined
@@ -121,6 +129,7 @@ def walk(address, ip_bytes, captured, settings):
     next_header = memory.byte(address + _SIX)
     at = IPV6_BYTES
     fragment_word = ZERO
+    atomic = ZERO
     for _ in range(HEADERS_MAX):
         if not is_passed_over(next_header):
             break
@@ -132,6 +141,7 @@ def walk(address, ip_bytes, captured, settings):
         size = size_of(next_header, memory.byte(header + ONE))
         if next_header == _FRAGMENT:
             fragment_word = memory.be16(header + TWO) & _FRAGMENT_AND_MORE
+            atomic = size if fragment_word == ZERO else ZERO
             if fragment_word & FRAGMENT_OFFSET:
                 next_header = memory.byte(header)
                 at += size
@@ -144,7 +154,7 @@ def walk(address, ip_bytes, captured, settings):
         is_passed_over(next_header) or (next_header == _NO_NEXT_HEADER and settings & _OVS == ZERO)
     ):
         return _refused(Reason.EXTENSION_HEADERS)
-    return next_header | (fragment_word << _FRAGMENT_SHIFT) | (at << _OFFSET_SHIFT)
+    return next_header | (fragment_word << _FRAGMENT_SHIFT) | (at << _OFFSET_SHIFT) | (atomic << _ATOMIC_SHIFT)
 
 
 @kernel

@@ -46,14 +46,15 @@ def read_ipv4(start, captured, wire, check):
         check: bool, whether a wrong header checksum is refused.
 
     Returns:
-        Reason, header bytes, IP bytes, protocol, and the sum of the addresses for the pseudo header; all u64.
+        Reason, header bytes, IP bytes, protocol, the sum of the addresses for the pseudo header, and bytes that accounting
+        leaves out: 0; all u64.
 
     Source:
         RFC 791 3.1.  A total length of 0, as captures of offloaded sends have it, is impossible.  A source route is not
         followed, as in Linux: the destination is that of the header.
     """
     if captured < _IPV4_BYTES:
-        return u64(Reason.TRUNCATED), ZERO, ZERO, ZERO, ZERO
+        return u64(Reason.TRUNCATED), ZERO, ZERO, ZERO, ZERO, ZERO
     first = memory.byte(start)
     header = (first & _FIFTEEN) << TWO
     ip_bytes = memory.be16(start + TWO)
@@ -73,7 +74,7 @@ def read_ipv4(start, captured, wire, check):
                 reason = u64(Reason.L3CSUM_ERR)
         if reason == _NONE and memory.be16(start + _SIX) & _OFFSET_AND_MORE:
             reason = u64(Reason.FRAGMENT)
-    return reason, header, ip_bytes, protocol, addresses
+    return reason, header, ip_bytes, protocol, addresses, ZERO
 
 
 @kernel
@@ -86,8 +87,9 @@ def _extended(start, ip_bytes, captured, addresses, settings):
     if reason == _NONE and extensions.fragment(chain):
         reason = u64(Reason.FRAGMENT)
     if reason != _NONE:
-        return reason, ZERO, ip_bytes, protocol, ZERO
-    return _NONE, extensions.header_bytes(chain), ip_bytes, protocol, addresses
+        return reason, ZERO, ip_bytes, protocol, ZERO, ZERO
+    uncounted = extensions.atomic_bytes(chain)
+    return _NONE, extensions.header_bytes(chain), ip_bytes, protocol, addresses, uncounted
 
 
 @inlined
@@ -99,8 +101,8 @@ def read_ipv6(start, captured, wire, settings):
         settings: u64, how the zone is set.
 
     Returns:
-        Reason, header bytes with extensions, IP bytes, protocol behind the extensions, and the sum of the addresses for
-        the pseudo header; all u64.
+        Reason, header bytes with extensions, IP bytes, protocol behind the extensions, the sum of the addresses for the
+        pseudo header, and bytes that accounting leaves out: Linux takes the header off a lone fragment; all u64.
 
     Source:
         RFC 8200 3; RFC 2675 for packets beyond 64 KiB, which Open vSwitch does not know.  The destination is that of the
@@ -108,7 +110,7 @@ def read_ipv6(start, captured, wire, settings):
         even if an option holds a home address (RFC 6275 6.3): in a packet on such a way they find the checksum wrong.
     """
     if captured < _IPV6_BYTES:
-        return u64(Reason.TRUNCATED), ZERO, ZERO, ZERO, ZERO
+        return u64(Reason.TRUNCATED), ZERO, ZERO, ZERO, ZERO, ZERO
     payload = memory.be16(start + FOUR)
     protocol = memory.byte(start + _SIX)
     unannounced = payload == ZERO and protocol == extensions.HOP_BY_HOP
@@ -116,11 +118,11 @@ def read_ipv6(start, captured, wire, settings):
         payload = extensions.unannounced_bytes(start, captured, wire)
     ip_bytes = payload + _IPV6_BYTES
     if memory.byte(start) >> FOUR != _SIX or wire < ip_bytes or (unannounced and payload == ZERO):
-        return u64(Reason.L3_HEADER), ZERO, ip_bytes, protocol, ZERO
+        return u64(Reason.L3_HEADER), ZERO, ip_bytes, protocol, ZERO, ZERO
     source = start + IPV6_SOURCE
     addresses = checksum.halves(memory.le64(source)) + checksum.halves(memory.le64(source + EIGHT))
     destination = start + IPV6_DESTINATION
     addresses += checksum.halves(memory.le64(destination)) + checksum.halves(memory.le64(destination + EIGHT))
     if extensions.is_extension(protocol):
         return _extended(start, ip_bytes, captured, addresses, settings)
-    return _NONE, _IPV6_BYTES, ip_bytes, protocol, addresses
+    return _NONE, _IPV6_BYTES, ip_bytes, protocol, addresses, ZERO

@@ -83,15 +83,15 @@ def parse(frame, zone, settings, parsed):
     check = settings & _CHECKSUM != ZERO and u64(frame.flags) & u64(FrameFlag.CHECKSUM_TRUSTED) == ZERO
 
     if family == FOUR:
-        reason, header, ip_bytes, protocol, addresses = internet.read_ipv4(start, captured, wire, check)
+        reason, header, ip_bytes, protocol, addresses, uncounted = internet.read_ipv4(start, captured, wire, check)
         captured -= header
         destination = start + internet.IPV4_DESTINATION
     else:
-        reason, header, ip_bytes, protocol, addresses = internet.read_ipv6(start, captured, wire, settings)
+        reason, header, ip_bytes, protocol, addresses, uncounted = internet.read_ipv6(start, captured, wire, settings)
         captured -= min(captured, header)  # the last bytes of an extension header may be missing
         destination = start + internet.IPV6_DESTINATION
     parsed.protocol = protocol
-    parsed.ip_bytes = ip_bytes
+    parsed.ip_bytes = ip_bytes - uncounted
     if reason != _NONE:
         _refuse(reason, u64(PacketKind.FLOW), parsed)
         return

@@ -35,7 +35,7 @@ def walk_at(address, ip_bytes, captured, ovs=False):
     word = int(_walk(u64(address), u64(ip_bytes), u64(captured), u64(Setting.OVS if ovs else 0)))
     if word >> 8 & 0xFF:
         return Reason(word >> 8 & 0xFF)
-    return word & 0xFF, word >> 32, word >> 16 & 0xFFFF
+    return word & 0xFF, word >> 32 & 0xFFFFFF, word >> 16 & 0xFFFF
 
 
 def walk(data, ip_bytes=None, ovs=False):

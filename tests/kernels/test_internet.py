@@ -217,7 +217,8 @@ def with_extensions(extensions, payload_bytes=b"hello", final=SIX.dst):
 def test_ipv6_extensions(extensions, size):
     found = read(with_extensions(extensions.copy()))
     assert_tuple(found, SIX)
-    assert (found.l4, found.l4_bytes, found.ip_bytes) == (40 + size, 13, 53 + size)
+    counted = size - 8 * extensions.haslayer(IPv6ExtHdrFragment)  # Linux takes the header off a lone fragment
+    assert (found.l4, found.l4_bytes, found.ip_bytes) == (40 + size, 13, 53 + counted)
 
 
 @pytest.mark.parametrize(
