@@ -34,6 +34,7 @@ COMMANDS = {
     ),
     "limits": Command("zonetrack.clients.limits_command:command", "Show and set limits of connections."),
     "timeouts": Command("zonetrack.clients.timeouts_command:command", "Show and set timeouts, by policy and zone."),
+    "fragments": Command("zonetrack.clients.fragments_command:command", "Show and set how fragments are put together."),
     "rules": Command("zonetrack.clients.rules_command:command", "Show, load and check the rules that packets meet."),
     "trace": Command(
         "zonetrack.clients.trace_command:command", "Send a described packet through the rules, in thought."

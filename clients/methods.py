@@ -118,6 +118,37 @@ class Timeouts:
         return self._call("timeouts.unset", {"policy": policy})
 
 
+class Fragments:
+    """How fragments are put together, how many wait, and what became of those before."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def get(self) -> Any:
+        """Return settings, ``waiting`` and ``counters``."""
+        return self._call("fragments.get", {})
+
+    def set(
+        self,
+        *,
+        v4: bool | None = None,
+        v6: bool | None = None,
+        min_v4: int | None = None,
+        min_v6: int | None = None,
+        max: int | None = None,
+    ) -> Any:
+        """Change what is given.
+
+        Args:
+            v4: whether fragments of IPv4 are put together, or refused.
+            v6: likewise of IPv6.
+            min_v4: bytes that an IPv4 packet of all fragments but the last has at least; only of the ``ovs`` profile.
+            min_v6: likewise of IPv6.
+            max: fragments that may wait.
+        """
+        return self._call("fragments.set", given(v4=v4, v6=v6, min_v4=min_v4, min_v6=min_v6, max=max))
+
+
 class Zones:
     """Zones: what is in them, and how their packets are judged.
 
@@ -191,6 +222,7 @@ class Methods:
         self.limits = Limits(call)
         self.timeouts = Timeouts(call)
         self.rules = Rules(call)
+        self.fragments = Fragments(call)
         self.zones = Zones(call)
 
     def hello(self) -> Any:

@@ -7,6 +7,8 @@ Four stages over the burst, so that memory is fetched for many packets while few
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
     track     each packet in order: find and lock, judge, update, unlock; or make a record
 
+A fragment waits for the rest of its datagram (kernels/reassembly), and the one that makes it whole is tracked in its stead.
+
 A later packet of a burst sees what an earlier one did: only ``track`` decides, the stages before it (kernels/stages) give
 hints.  That there is no record is more than a hint, and stands until this burst makes one, or finds one that appeared.
 
@@ -32,6 +34,7 @@ from . import (
     memory,
     nat,
     outcome,
+    reassembly,
     samples,
     stages,
     timeouts,
@@ -216,8 +219,7 @@ def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
         MISSED: it may have made a record.  APPEARED: it found one that the glance had not seen.  Else FORESEEN.
     """
     parsed = parsed_of(views, i)
-    if u64(parsed.reason) != _NONE:
-        refuse(parsed, verdict_address, u64(parsed.reason))
+    if u64(parsed.reason) != _NONE and not reassembly.admit(views, frames, i, now_ms, verdict_address):
         return FORESEEN
     settings = zones.settings_of(views, u64(parsed.zone))
     if u64(parsed.kind) == stages.ERROR:
@@ -306,6 +308,8 @@ def track_burst(views, frames, count, now_ms, verdicts):
             incidents.note(views, frame_of(frames, u64(i)), u64(i), now_ms, at)
     zones.return_credit(views)
     intents.done(views)  # a record that was looked at in vain is still named by the last step
+    if reassembly.has_whole(views):
+        reassembly.decide(views, verdicts)
     counters.add(views, Reason.PACKETS, count)
     counters.add(views, Reason.MISS, missed)
     counters.add(views, Reason.BYTES, bytes_)

@@ -9,7 +9,7 @@ gathers those; the caller has them tracked, and calls again, until nothing is ga
 
 In a group, packets go through in step.  So that this is as if they went one after the other, a group has no two packets of
 one connection, either way: the second one begins the next group.  Errors of ICMP and fragments, which are about others, go
-alone.
+alone.  A fragment that waits in a ct for the rest of its datagram is set aside, and ``resume`` takes it on from there.
 
 Concurrency: the queues, the burst and all scratch memory are one worker's; nobody writes a generation while workers go by
 it.
@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from ..shm.layout import (
     ACTION,
+    DESCRIPTOR,
+    DESCRIPTOR_BYTES,
     EXTENSION,
     EXTENSION_BYTES,
     FIELDS_BYTES,
@@ -35,12 +37,15 @@ from ..shm.layout import (
     QUEUE,
     STAMPS_MAX,
     VERDICT_BYTES,
+    WAITING,
+    WAITING_BYTES,
     CtState,
     FrameFlag,
     Life,
     OpKind,
     Stage,
     Step,
+    VerdictFlag,
     ZoneFrom,
 )
 from ..shm.reasons import Reason
@@ -67,10 +72,13 @@ op_at = memory.record_at(OP)
 hit_at = memory.record_at(HIT)
 extension_at = memory.record_at(EXTENSION)
 queue_at = memory.record_at(QUEUE)
+descriptor_at = memory.record_at(DESCRIPTOR)
+waiting_at = memory.record_at(WAITING)
 
 _FIELDS, _PASSAGE, _FRAME, _VERDICT, _OP, _HIT = (
     u64(size) for size in (FIELDS_BYTES, PASSAGE_BYTES, FRAME_BYTES, VERDICT_BYTES, OP_BYTES, HIT_BYTES)
 )
+_DESCRIPTOR, _WAITING = u64(DESCRIPTOR_BYTES), u64(WAITING_BYTES)
 _NO_TABLE, _NO_RECORD = u64(NO_TABLE), u64(NO_RECORD)
 _STAMPS_MASK = u64(STAMPS_MAX - 1)
 _MIX = u64(0x9E3779B97F4A7C15)
@@ -189,13 +197,35 @@ def _read_label(views, verdict, fields):
     intents.done(views)
 
 
-@inlined
-def _absorb(views, pipe, loop):
-    """Take the verdicts of those that were tracked, and send each on its way."""
-    for k in range(pipe.gathered):
-        i = memory.le64(pipe.places + (u64(k) << THREE))
-        memory.copy(loop.verdicts + i * _VERDICT, pipe.verdicts + u64(k) * _VERDICT, _VERDICT)
-        verdict = verdict_at(loop.verdicts + i * _VERDICT)
+@kernel
+def _set_aside(pipe, loop, i):
+    """A fragment waits for the rest of its datagram: remember where it goes on, and answer nothing now."""
+    memory.seldom()
+    verdict = verdict_at(loop.verdicts + i * _VERDICT)
+    passage = _passage(pipe, i)
+    descriptor = loop.descriptors + i * _DESCRIPTOR
+    at = loop.waiting + u64(verdict.record) * _WAITING
+    memory.copy(at, descriptor, _DESCRIPTOR)
+    waiting = waiting_at(at)
+    waiting.queue = pipe.queue
+    waiting.generation = verdict.incarnation
+    waiting.op = passage.op
+    waiting.op_end = passage.op_end
+    waiting.steps = passage.steps
+    waiting.outputs = passage.outputs
+    waiting.rules = pipe.word
+    descriptor_at(descriptor).flags = u64(descriptor_at(descriptor).flags) | u64(FrameFlag.QUIET)
+    passage.stage = _DONE
+    passage.outputs = ONE  # it is not lost
+
+
+@kernel
+def _go_on(views, pipe, loop, i):
+    """Send a packet on its way whose verdict stands."""
+    verdict = verdict_at(loop.verdicts + i * _VERDICT)
+    if u64(verdict.flags) & u64(VerdictFlag.HELD) != ZERO:
+        _set_aside(pipe, loop, i)
+    else:
         at = pipe.fields + i * _FIELDS
         fields = fields_at(at)
         if u64(verdict.ct_state) & _TRANSLATED != ZERO:
@@ -216,7 +246,40 @@ def _absorb(views, pipe, loop):
         else:
             passage.table = op.next_table
             passage.stage = _CLASSIFY
+
+
+@inlined
+def _absorb(views, pipe, loop):
+    """Take the verdicts of those that were tracked, and send each on its way."""
+    for k in range(pipe.gathered):
+        i = memory.le64(pipe.places + (u64(k) << THREE))
+        memory.copy(loop.verdicts + i * _VERDICT, pipe.verdicts + u64(k) * _VERDICT, _VERDICT)
+        _go_on(views, pipe, loop, i)
     pipe.gathered = ZERO
+
+
+@kernel
+def resume(views, pipe, loop, at, verdict):
+    """Take a fragment that waited, the one frame of a burst that ``begin`` has read, on from its ct.
+
+    Args:
+        views, pipe, loop: as for `advance`.
+        at: address of its WAITING.
+        verdict: address of the VERDICT of its datagram.
+    """
+    memory.seldom()
+    waiting = waiting_at(at)
+    passage = _passage(pipe, ZERO)
+    passage.steps = waiting.steps
+    passage.outputs = waiting.outputs
+    memory.copy(loop.verdicts, verdict, _VERDICT)
+    if u64(waiting.rules) != u64(pipe.word):
+        passage.reason = u64(Reason.RULE_MISSED)  # its rule is gone, and what came after it
+        passage.stage = _DONE
+        return
+    passage.op = waiting.op
+    passage.op_end = waiting.op_end
+    _go_on(views, pipe, loop, ZERO)
 
 
 # ------------------------------------------------------------------------------------------------ one packet

@@ -8,9 +8,10 @@ For each queue in turn, a burst:
 
 Where rules hold (kernels/rulebook), the pipeline says what is tracked and where frames go, and the answers have no frames.
 
-Every descriptor gets its answer, in order: a descriptor that cannot be becomes a frame of no bytes, which is refused like
-any other that ends too early.  What a client can reach is read once, and nothing that is read there is used as an address or
-a bound before it was checked.  So the worst that a client can do is to waste its own ring.
+Every descriptor gets its answer, in order; only a fragment's comes later, when its datagram is whole.  A descriptor that
+cannot be becomes a frame of no bytes, which is refused like any other that ends too early.  What a client can reach is read
+once, and nothing that is read there is used as an address or a bound before it was checked.  So the worst that a client can
+do is to waste its own ring.
 
 A call is bounded: in rounds, in looks while there is nothing, and by the sleep, which ends ``sleep_ms`` after the moment
 that the caller calls now.  It also ends after a burst in which a lock was waited for in vain: its holder may be dead, and
@@ -21,23 +22,30 @@ from __future__ import annotations
 
 from ..shm.layout import (
     DESCRIPTOR_BYTES,
+    FRAGMENTS_MAX,
     FRAME,
     FRAME_BYTES,
     LINE_BYTES,
     PARTICIPANT,
     POLL_BURST_PACKETS,
     QUEUE,
+    VERDICT,
     VERDICT_BYTES,
     WAIT,
+    WAITING,
+    WAITING_BYTES,
+    VerdictFlag,
     offset,
 )
 from ..shm.reasons import Reason
-from . import burst, futex, memory, pipeline, ring, rulebook, sweep
+from . import burst, fragments, futex, late, memory, pipeline, ring, rulebook, sweep
 from .jit import inlined, kernel
 from .words import ONE, THREE, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
+verdict_at = memory.record_at(VERDICT)
+waiting_at = memory.record_at(WAITING)
 
 _RX = offset(QUEUE, "rx")
 _TX = offset(QUEUE, "tx")
@@ -49,6 +57,21 @@ _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
 _FRAME = u64(FRAME_BYTES)
 _VERDICT = u64(VERDICT_BYTES)
 _LINE = u64(LINE_BYTES)
+_WAITING = u64(WAITING_BYTES)
+RESUMED_MAX = u64(64)
+"""Fragments that are taken on through the rules in one round."""
+SLEEP_MS_WAITING = ONE
+"""The longest sleep of a worker that holds fragments: another may say any moment what becomes of them."""
+
+
+@inlined
+def _describe(queue, frame, address, captured, wire, link, flags):
+    frame.address = address
+    frame.captured_bytes = captured
+    frame.wire_bytes = wire
+    frame.zone = queue.zone
+    frame.link = link
+    frame.flags = flags & u64(queue.frame_flags)
 
 
 @inlined
@@ -68,12 +91,7 @@ def _accept(queue, rx, place, out, frame, copied):
         queue.bad_lengths = queue.bad_lengths + ONE
         captured = wire = ZERO
     ring.write(out, tag, ZERO, captured, wire, link, flags)
-    frame.address = copied
-    frame.captured_bytes = captured
-    frame.wire_bytes = wire
-    frame.zone = queue.zone
-    frame.link = link
-    frame.flags = flags & u64(queue.frame_flags)
+    _describe(queue, frame, copied, captured, wire, link, flags)
     return source
 
 
@@ -127,22 +145,120 @@ def _answer(queue, tx, loop, count):
 
 
 @kernel
+def _set_aside(address, loop, count):
+    """Take fragments that wait out of a burst, and remember what to answer some time; returns how many packets are left."""
+    memory.seldom()
+    left = ZERO
+    for i in range(count):
+        verdict = verdict_at(loop.verdicts + u64(i) * _VERDICT)
+        descriptor = loop.descriptors + u64(i) * _DESCRIPTOR
+        if u64(verdict.flags) & u64(VerdictFlag.HELD) != ZERO:
+            waiting = loop.waiting + u64(verdict.record) * _WAITING
+            memory.copy(waiting, descriptor, _DESCRIPTOR)
+            waiting_at(waiting).queue = address
+            waiting_at(waiting).generation = verdict.incarnation
+            continue
+        if left != u64(i):
+            memory.copy(loop.descriptors + left * _DESCRIPTOR, descriptor, _DESCRIPTOR)
+            memory.copy(loop.frames + left * _FRAME, loop.frames + u64(i) * _FRAME, _FRAME)
+            memory.copy(loop.verdicts + left * _VERDICT, loop.verdicts + u64(i) * _VERDICT, _VERDICT)
+        left += ONE
+    return left
+
+
+@kernel
+def _answer_fragment(views, loop, number):
+    """Put a fragment that has waited into the ring back of the queue that it came from."""
+    waiting = loop.waiting + number * _WAITING
+    if u64(waiting_at(waiting).generation) != fragments.generation_of(fragments.word_of(views, number)):
+        return
+    address = u64(waiting_at(waiting).queue)
+    queue = queue_at(address)
+    tx = ring.end_at(address + _TX)
+    if ring.room(tx, ONE) == ZERO:
+        queue.tx_full = queue.tx_full + ONE
+        return
+    tag, _, captured, wire, link, flags = ring.fetch(waiting)
+    slot = tx.cursor & (tx.slots - ONE)
+    memory.copy(ring.frame_of(tx, slot), fragments.buffer(views, number), captured)
+    place = ring.descriptor_of(tx, tx.cursor)
+    ring.write(place, tag, slot, captured, wire, link, flags & u64(queue.frame_flags))
+    ring.write_verdict(place, fragments.fragment(views, number) + fragments.VERDICT)
+    ring.produce(tx, ONE)
+    queue.wakes = queue.wakes + ring.wake(tx)
+    queue.tx_packets = queue.tx_packets + ONE
+    queue.tx_bytes = queue.tx_bytes + wire
+
+
+@kernel
+def _answer_late(views, loop, now_ms):
+    """Answer fragments of whose datagrams it is known what became."""
+    memory.seldom()
+    for _ in range(FRAGMENTS_MAX):
+        found = late.next_one(views, now_ms)
+        if found == ZERO:
+            break
+        _answer_fragment(views, loop, found - ONE)
+
+
+@kernel
+def _fetch_late(views, pipe, loop, now_ms):
+    """Make a burst of the next fragment whose verdict has come, to be taken on through the rules.
+
+    Returns:
+        Address of the QUEUE that it came from, 0 when there is none.
+    """
+    memory.seldom()
+    for _ in range(FRAGMENTS_MAX):
+        found = late.next_one(views, now_ms)
+        if found == ZERO:
+            break
+        number = found - ONE
+        at = loop.waiting + number * _WAITING
+        if u64(waiting_at(at).generation) != fragments.generation_of(fragments.word_of(views, number)):
+            continue
+        address = u64(waiting_at(at).queue)
+        queue = queue_at(address)
+        _, _, captured, wire, link, flags = ring.fetch(at)
+        memory.copy(loop.descriptors, at, _DESCRIPTOR)
+        memory.copy(loop.bytes, fragments.buffer(views, number), captured)
+        _describe(queue, frame_at(loop.frames), loop.bytes, captured, wire, link, flags)
+        pipeline.begin(pipe, loop, queue, ONE)
+        pipe.queue = address
+        pipeline.resume(views, pipe, loop, at, fragments.fragment(views, number) + fragments.VERDICT)
+        return address
+    return ZERO
+
+
+@kernel
 def _round(views, loop, now_ms):
-    """Take a burst from each queue; returns the packets taken."""
+    """Take a burst from each queue, and fragments whose verdict has come; returns the packets taken."""
     packets = ZERO
     pipe = pipeline.pipe_at(loop.pipe)
     ruled = pipe.generation != ZERO
-    for i in range(loop.queue_count):
-        address = memory.le64(loop.queues + (u64(i) << THREE))
-        rx = ring.end_at(address + _RX)
-        count = min(_BURST, ring.filled(rx, _BURST))
-        if count == ZERO:
-            continue
-        queue = queue_at(address)
-        _receive(queue, rx, loop, count)
+    for i in range(loop.queue_count + RESUMED_MAX):
+        count = ONE
+        if i < loop.queue_count:
+            address = memory.le64(loop.queues + (u64(i) << THREE))
+            rx = ring.end_at(address + _RX)
+            count = min(_BURST, ring.filled(rx, _BURST))
+            if count == ZERO:
+                continue
+            queue = queue_at(address)
+            _receive(queue, rx, loop, count)
+            packets += count
+            if ruled:
+                pipeline.begin(pipe, loop, queue, count)
+                pipe.queue = address
+        else:
+            if not (ruled and fragments.waits_for(views)):
+                break
+            address = _fetch_late(views, pipe, loop, now_ms)
+            if address == ZERO:
+                break
+            queue = queue_at(address)
         frames, verdicts, waiting = loop.frames, loop.verdicts, count
         if ruled:
-            pipeline.begin(pipe, loop, queue, count)
             waiting = pipeline.advance(views, pipe, loop, queue, count, now_ms)
             frames, verdicts = pipe.frames, pipe.verdicts
         for _ in range(pipeline.TURNS_MAX):
@@ -154,9 +270,13 @@ def _round(views, loop, now_ms):
             waiting = pipeline.advance(views, pipe, loop, queue, count, now_ms)
         if ruled:
             pipeline.finish(views, pipe, loop, address, count)
-        else:
-            _answer(queue, ring.end_at(address + _TX), loop, count)
-        packets += count
+            continue
+        if fragments.waits_for(views):
+            count = _set_aside(address, loop, count)
+            _answer_late(views, loop, now_ms)
+        _answer(queue, ring.end_at(address + _TX), loop, count)
+    if not ruled and fragments.waits_for(views):
+        _answer_late(views, loop, now_ms)
     return packets
 
 
@@ -188,12 +308,12 @@ def _say_waiting(loop, waiting):
 
 
 @kernel
-def _sleep(loop, now_ms):
+def _sleep(loop, now_ms, sleep_ms):
     """Sleep until a client wakes us, but not longer than ``sleep_ms`` from ``now_ms``."""
     _say_waiting(loop, ONE)
     memory.fence_full()  # F2 of kernels/ring
     if _is_quiet(loop):
-        futex.until(loop.timeout, now_ms + loop.sleep_ms)
+        futex.until(loop.timeout, now_ms + sleep_ms)
         if loop.wait_count == ONE:
             futex.wait(memory.le64(loop.waits + _ADDRESS), ONE, loop.timeout)
         else:
@@ -241,5 +361,9 @@ def poll(views, loop, now_ms, rounds_max, sweep_slots):
         sweep.sweep(views, now_ms, sweep_slots)
     if packets == ZERO:
         loop.busy = ZERO
-        _sleep(loop, now_ms)
+        _sleep(
+            loop,
+            now_ms,
+            min(u64(loop.sleep_ms), SLEEP_MS_WAITING) if fragments.waits_for(views) else u64(loop.sleep_ms),
+        )
     return packets

@@ -25,6 +25,7 @@ The second half needs locks that others may hold, perhaps other dead: then it sa
     SEGFREE                   the segment to the pool, the cursor behind it
     CREATE, SPLIT, DETACH     kernels/repair_index
     BATCH_*                   by the steps of the list's lines
+    FRAGMENTS                 kernels/repair_fragments; last of all, fragments that the dead held are given up
 """
 
 from __future__ import annotations
@@ -50,8 +51,10 @@ from . import (
     expectations,
     flush,
     intents,
+    late,
     locks,
     memory,
+    repair_fragments,
     repair_index,
     repair_lists,
     segments,
@@ -263,6 +266,13 @@ def _settle_freed_segment(views):
 
 
 @kernel
+def _settle_fragments(views):
+    repair_fragments.settle(views)
+    if _step_of(views) == u64(Step.FRAGMENTS):
+        intents.done(views)
+
+
+@kernel
 def _drop_segment(views, named):
     if named != ZERO and memory.acquire32(segments.lock_address(views, named - ONE)) == views.me:
         locks.drop(segments.lock_address(views, named - ONE))
@@ -346,6 +356,9 @@ def repair(views):
     _settle_record(views)
     _settle_slots(views)
     _settle_freed_segment(views)
+    _settle_fragments(views)
     _drop_segment(views, _field(views, intents.SEGMENT_LOW))
     _drop_segment(views, _field(views, intents.SEGMENT_HIGH))
-    return _bring_home(views) and _finish_flush(views) and _finish_list(views) and zones.return_credit(views)
+    if not (_bring_home(views) and _finish_flush(views) and _finish_list(views) and zones.return_credit(views)):
+        return False
+    return late.abandon(views)

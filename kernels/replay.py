@@ -8,10 +8,10 @@ is full, and with the call.
 from __future__ import annotations
 
 from ..shm.layout import FRAME, FRAME_BYTES, PARSED, REPLAY_BURST_PACKETS, VERDICT_BYTES
-from . import burst, clock, memory, packet, shards, zones
+from . import burst, clock, fragments, late, memory, packet, shards, zones
 from .capture import Fault, advance
 from .jit import inlined, kernel
-from .words import ONE, THREE, ZERO, u64
+from .words import LOW_32, ONE, THREE, ZERO, u64
 
 frame_at = memory.record_at(FRAME)
 parsed_at = memory.record_at(PARSED)
@@ -19,6 +19,27 @@ parsed_at = memory.record_at(PARSED)
 _FRAME = u64(FRAME_BYTES)
 _VERDICT = u64(VERDICT_BYTES)
 _BURST = u64(REPLAY_BURST_PACKETS)
+LATE_ROUNDS_MAX = 64
+
+
+@inlined
+def _tell(replay, place, verdict):
+    """Put a verdict in its place; a file that has grown since its packets were counted has more than there are places."""
+    if place < u64(replay.results_count):
+        memory.copy(u64(replay.results) + place * _VERDICT, verdict, _VERDICT)
+
+
+@kernel
+def _tell_late(views, replay, now_ms):
+    """Put the verdicts on fragments that waited in their places."""
+    memory.apart()
+    for _ in range(LATE_ROUNDS_MAX):
+        n = late.collect(views, now_ms)
+        if n == ZERO:
+            break
+        for k in range(n):
+            fragment = fragments.fragment(views, late.number_of(views, u64(k)))
+            _tell(replay, u64(fragments.fragment_at(fragment).ticket), fragment + fragments.VERDICT)
 
 
 @kernel
@@ -31,9 +52,9 @@ def _track(views, replay, now_ms):
     if u64(replay.results_count) != ZERO:
         for i in range(count):
             place = memory.le64(u64(replay.places) + (u64(i) << THREE))
-            # a file that has grown since its packets were counted has more than there are places
-            if place < u64(replay.results_count):
-                memory.copy(u64(replay.results) + place * _VERDICT, u64(replay.verdicts) + u64(i) * _VERDICT, _VERDICT)
+            _tell(replay, place, u64(replay.verdicts) + u64(i) * _VERDICT)
+    if fragments.waits_for(views):
+        _tell_late(views, replay, now_ms)
     replay.tracked = u64(replay.tracked) + count
     replay.gathered = ZERO
 
@@ -51,6 +72,7 @@ def _is_own(views, replay):
 def _gather(replay, place):
     at = u64(replay.gathered)
     memory.copy(u64(replay.frames) + at * _FRAME, u64(replay.incoming), _FRAME)
+    frame_at(u64(replay.frames) + at * _FRAME).ticket = place & LOW_32
     memory.set_le64(u64(replay.places) + (at << THREE), place)
     replay.gathered = at + ONE
 

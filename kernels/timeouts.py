@@ -54,6 +54,8 @@ class Timeout(IntEnum):
     ICMP_FIRST = 29
     ICMP_REPLY = 30
     UDP_ONE_WAY_MAX = 31  # cap: how long one side alone keeps an entry, from its first packet on; 0: for ever
+    FRAGMENT = 32  # of a datagram, from its first fragment
+    FRAGMENT6 = 33
 
 
 DEFAULTS_S = {
@@ -84,6 +86,8 @@ DEFAULTS_S = {
     Timeout.SCTP_SHUTDOWN_ACK_SENT: 3,
     Timeout.SCTP_HEARTBEAT_SENT: 30,
     Timeout.UDP_ONE_WAY_MAX: 0,
+    Timeout.FRAGMENT: 30,
+    Timeout.FRAGMENT6: 60,
 }
 
 DEFAULTS_OVS_S = {
@@ -98,6 +102,8 @@ DEFAULTS_OVS_S = {
     Timeout.UDP_MULTIPLE: 30,
     Timeout.ICMP_FIRST: 60,
     Timeout.ICMP_REPLY: 30,
+    Timeout.FRAGMENT: 15,
+    Timeout.FRAGMENT6: 15,
 }
 assert set(DEFAULTS_S) | set(DEFAULTS_OVS_S) == set(Timeout) and max(Timeout) < TIMEOUTS_MAX
 

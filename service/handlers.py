@@ -28,7 +28,19 @@ from ..clients.errors import (
 )
 from ..shm.errors import NotAtRest
 from ..shm.layout import digest
-from . import arrivals, audit, expectations, explanations, filters, log, parameters, policies, snapshot, zone_settings
+from . import (
+    arrivals,
+    audit,
+    expectations,
+    explanations,
+    filters,
+    log,
+    parameters,
+    policies,
+    reassembly_settings,
+    snapshot,
+    zone_settings,
+)
 from .context import Context, Order
 from .door import Peer, Rights
 from .flusher import Flusher
@@ -36,6 +48,7 @@ from .limits import Quotas
 from .parameters import ABSENT, Parameter, flag, nothing_or, whole
 from .policies import Policies
 from .published import Published
+from .reassembly_settings import ReassemblySettings
 from .runner import Runner, now_ms
 from .samples import Samples
 from .snapshot import Snapshot
@@ -71,6 +84,7 @@ class Desk:
         self.stats, self.quotas, self.policies = Stats(table), Quotas(table), Policies(table)
         self.zone_settings, self.samples = ZoneSettings(table), Samples(table)
         self.rules = Published(self.context.rules, table, [port["name"] for port in self.context.ports()])
+        self.reassembly = ReassemblySettings(table)
 
     def _take(self, name: str) -> Runner:
         runner = Runner(self.context.table, name)
@@ -385,6 +399,28 @@ async def timeouts_unset(desk: Desk, client: Client, policy: int | str) -> dict[
     """Take a policy back, and from its zones."""
     if not desk.policies.unset(desk.policies.find(policy)):
         raise NothingMatchedError(f"timeout policy {policy} says nothing", {"policy": policy})
+    return {}
+
+
+@method("fragments.get", Rights.READ)
+async def fragments_get(desk: Desk, client: Client) -> dict[str, Any]:
+    """Return how fragments are put together, how many wait, and what became of those before."""
+    counted = desk.stats.counters()
+    counters = {name: counted[reason.name.lower()] for name, reason in reassembly_settings.COUNTERS.items()}
+    return desk.reassembly.get() | {"counters": counters}
+
+
+@method(
+    "fragments.set",
+    Rights.WRITE,
+    {name: Parameter(reader, ABSENT) for name, reader in reassembly_settings.READERS.items()},
+)
+async def fragments_set(desk: Desk, client: Client, **given: Any) -> dict[str, Any]:
+    """Change how fragments are put together; from the next one on."""
+    wanted = {name: value for name, value in given.items() if value is not ABSENT}
+    if not wanted:
+        raise BadParameterError("fragments.set: name v4, v6, min_v4, min_v6, or max", {"parameter": "v4"})
+    desk.reassembly.set(wanted)
     return {}
 
 

@@ -140,7 +140,7 @@ class Keeper:
             self._instance = house.enter_context(opening.hold(self.config))
             house.callback(self._put_away)
             warmup.ensure()
-            warmup.load("poll.poll", "repair.repair", *control.PIECES)
+            warmup.load("poll.poll", "late.abandon", "repair.repair", *control.PIECES)
             settings.apply(self._instance.table, self.config)
             self._queues = Queues([house.enter_context(made) for made in self._make_ports()])
             names = [spec.name for spec in self.config.ports]

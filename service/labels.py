@@ -2,7 +2,8 @@
 
 In the `netfilter` profile a label is one letter for what the packet is to its connection, ``>`` or ``<`` for the way it
 goes, and ``a`` when the connection is assured: ``N>``, ``E<a``.  ``I``, ``U`` and ``noip`` stand alone, for such a packet
-goes no way.  In the `ovs` profile it is the names of the bits, without ``trk`` which all have: ``est|rpl``.
+goes no way; and so does ``.``, a fragment whose datagram never became whole.  In the `ovs` profile it is the names of the
+bits, without ``trk`` which all have: ``est|rpl``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def label(ct_state: int, way: int, flags: int, profile: str = NETFILTER) -> str:
         return "noip"
     if flags & VerdictFlag.UNTRACKED:
         return "U"
+    if flags & VerdictFlag.HELD:
+        return "."
     if profile == OVS:
         return "|".join(names(ct_state)[1:])
     if ct_state & CtState.INV:

@@ -31,6 +31,7 @@ from ..shm.layout import (
     REPLAY,
     REPLAY_BURST_PACKETS,
     SETTINGS_DEFAULT,
+    STORE,
     VERDICT,
     ZONE,
     FrameFlag,
@@ -41,7 +42,7 @@ from ..shm.layout import (
 )
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial, warmup
+from . import burial, leaving, warmup
 from .captures import Capture, CaptureError
 from .crew import Crew, Death, shared
 from .helper_rules import HelperRules, Rules
@@ -172,6 +173,8 @@ class Replay:
         for name, port in options.helpers:
             ports.setdefault(name, []).append(port)
         HelperRules(self.table).set(options.zone, ports)
+        # a datagram expires by its own worker's clock, however far the others' are
+        self.table.array(Region.FRAGMENTS, "store", STORE)["purge_ms"] = np.iinfo("u4").max
         self._globals = self.table.array(Region.CONTROL, "globals", GLOBAL)[0]
         self._globals["limit"] = connections
         header = np.frombuffer(self.table.regions[Region.CONTROL], HEADER, 1)
@@ -237,7 +240,7 @@ class Replay:
                     if self.options.expiry:
                         self._sweep(views, now_ms)
         self._pass(shard, self.survey.packets, ENDED_MS)
-        roster.leave(self.table, me)
+        leaving.leave(self.table, me, views)
 
     def _pass(self, shard: int, packets: int, now_ms: int) -> None:
         """Say how far a worker has come."""
@@ -255,7 +258,7 @@ class Replay:
 
 @cache
 def _load_kernels() -> None:
-    warmup.load("replay.run", "sweep.sweep")
+    warmup.load("replay.run", "sweep.sweep", "late.abandon")
 
 
 class Scratch:

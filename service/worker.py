@@ -20,6 +20,7 @@ from ..shm.queues import Loop, Queues
 from ..shm.reasons import Reason
 from ..shm.rulebook import Rulebook
 from ..shm.views import Table
+from . import leaving
 from .waiting import Waiter
 
 ROUNDS_MAX = np.uint64(128)
@@ -97,21 +98,21 @@ class Worker:
         """
         me = roster.join(self.table, Kind.WORKER)
         self.line["owner"] = me
-        turn = self._turns(me)
+        views = self.table.views(me)
+        turn = self._turns(me, views)
         gc.freeze()
         ready()
         while not self.stopping:
             turn()
         while turn() and not self.hurrying:
             pass
-        roster.leave(self.table, me)
+        leaving.leave(self.table, me, views)
         if self.rules is not None:
             self.rules.let_go(self.number)
         self.line["owner"] = 0
 
-    def _turns(self, me: int) -> Callable[[], int]:
+    def _turns(self, me: int, views: np.record) -> Callable[[], int]:
         """Return a function that makes one turn of participant ``me``: it returns the packets taken."""
-        views = self.table.views(me)
         loop = Loop(self.queues, self.numbers, me, self.rules, self.number)
         counters = self.table.array(Region.CONTROL, "participants", PARTICIPANT)[me - 1]["counters"]
         self._freed = int(counters[Reason.SWEPT])

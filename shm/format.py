@@ -53,6 +53,7 @@ counter in every worker. A packet has at most one reason."""
 ENUMS = (
     *(layout.SegmentState, layout.Life, layout.Status, layout.Setting, layout.OnFull),
     *(layout.Kind, layout.Attendance, layout.Step),
+    *(layout.StoreFlag, layout.Assembly, layout.Wait),
 )
 
 

@@ -15,20 +15,28 @@ import numpy as np
 from . import header
 from .layout import (
     BLOCK_RECORDS,
+    DATAGRAM,
     ENTRY,
     EXTENSION,
+    FRAGMENT,
+    FRAGMENT6_BYTES_MIN_DEFAULT,
+    FRAGMENT_BYTES_MIN_DEFAULT,
+    FRAGMENT_COUNT_MAX_DEFAULT,
     GLOBAL,
     MAX_RETRANS_DEFAULT,
     POLICY,
     POOL_COUNT_SHIFT,
+    PURGE_MS_DEFAULT,
     QUOTA,
     SETTINGS_DEFAULT,
     SETTINGS_WORD_DEFAULT,
+    STORE,
     UNLIMITED,
     ZONE,
     Region,
     SegmentState,
     Slab,
+    StoreFlag,
 )
 from .views import Table
 
@@ -74,6 +82,22 @@ def initialise(
         (Slab.EXTENSIONS, Region.EXTENSIONS, "extensions", EXTENSION),
     ):
         _chain(table, slab, table.array(region, name, dtype))
+    _open_store(table)
+
+
+def _open_store(table: Table) -> None:
+    """Fill the store of fragments: all of it free, and set as Open vSwitch has it."""
+    store = table.array(Region.FRAGMENTS, "store", STORE)
+    store["flags"] = StoreFlag.IPV4 | StoreFlag.IPV6
+    store["count_max"] = FRAGMENT_COUNT_MAX_DEFAULT
+    store["bytes_min"], store["bytes6_min"] = FRAGMENT_BYTES_MIN_DEFAULT, FRAGMENT6_BYTES_MIN_DEFAULT
+    store["purge_ms"] = PURGE_MS_DEFAULT
+    store["due_ms"] = np.iinfo("u8").max
+    for name, dtype, first in (("fragments", FRAGMENT, "free_fragment"), ("datagrams", DATAGRAM, "free_datagram")):
+        records = table.array(Region.FRAGMENTS, name, dtype)
+        records["next"] = np.arange(2, 2 + len(records))
+        records["next"][-1] = 0
+        store[first] = 1
 
 
 def _chain(table: Table, slab: Slab, records: np.ndarray) -> None:

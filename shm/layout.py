@@ -38,6 +38,10 @@ DEPTH_MAX = 24
 """Deepest segment: the tag holds 32 bits of the hash, so any depth up to 31 could be split by the slot alone."""
 DELETE_LIST_MAX = 128
 BURST_PACKETS_MAX = 256
+FRAGMENTS_MAX = 1024
+"""Fragments that can wait at once, and so the most datagrams that are incomplete."""
+DATAGRAM_BYTES_MAX = 65535
+"""Longest datagram, header included (RFC 791 3.1); IPv6 adds its header of 40 (RFC 8200 3)."""
 COUNTERS_MAX = 128
 SAMPLES_MAX = 8
 """Packets with a reason that each participant remembers: the latest ones.  A power of two."""
@@ -65,6 +69,7 @@ class Region(IntEnum):
     DUE = 2
     INDEX = 3
     EXTENSIONS = 4
+    FRAGMENTS = 5
 
 
 # ---------------------------------------------------------------------------------------------------- header
@@ -502,6 +507,7 @@ class Step(IntEnum):
     CREDIT_WRITING = 24  # taking a burst's credit, counts before it beside; the credit word is the last one written
     SPEND = 25  # taking one from the own credit, its value before beside
     CREDIT_BACK_WRITING = 26  # giving credit back, likewise
+    FRAGMENTS = 27  # at the store of fragments; what was done there is told by its own words
     CHANGE = 28  # mark or label of a record, which may get an extension
 
 
@@ -841,6 +847,108 @@ class PacketKind(IntEnum):
 
 PARSED_BYTES = PARSED.itemsize
 
+# ---------------------------------------------------------------------------------------------------- fragments
+STORE = np.dtype(
+    [
+        ("lock", "u4"),  # 0 or owner id; guards all of the region but what is config
+        ("count", "u4"),  # fragments that are not FREE
+        ("due_ms", "u8"),  # no datagram expires before, and nothing has waited too long to be collected
+        ("free_fragment", "u4"),  # first + 1 of those that are free
+        ("free_datagram", "u4"),
+        ("reserved", "u1", (40,)),
+        ("flags", "u4"),  # StoreFlag bits                                                   config
+        ("count_max", "u4"),  # fragments that may wait, at most FRAGMENTS_MAX               config
+        ("bytes_min", "u4"),  # `ovs`: IPv4 packets of all fragments but the last are as long  config
+        ("bytes6_min", "u4"),  # likewise of IPv6                                            config
+        ("purge_ms", "u4"),  # how long a verdict waits for who holds its fragment           config
+        ("reserved1", "u1", (44,)),
+    ],
+    align=True,
+)
+"""The head of the store in which fragments wait for the rest of their datagram."""
+STORE_BYTES = 128
+
+
+class StoreFlag(IntEnum):
+    """Bits of STORE.flags: of which families fragments are put together; those of the other are refused."""
+
+    IPV4 = 1
+    IPV6 = 2
+
+
+FRAGMENT_BYTES_MIN_DEFAULT, FRAGMENT6_BYTES_MIN_DEFAULT = 1200, 1280
+FRAGMENT_BYTES_MIN_LEAST = 400
+"""Open vSwitch's defaults, and the least that may be asked for."""
+FRAGMENT_COUNT_MAX_DEFAULT = 1000
+PURGE_MS_DEFAULT = 10_000
+
+HOLDER = np.dtype([("held", "u4"), ("ready", "u4")], align=True)
+"""By owner id - 1: fragments that this participant holds, and the first + 1 of those whose verdict has come."""
+HOLDER_BYTES = 8
+
+DATAGRAM = np.dtype(
+    [
+        ("key", "u8", (KEY_WORDS,)),  # source, destination, then id 32 | zone 16 | protocol 8 | family 8
+        ("expiry_ms", "u8"),
+        ("generation", "u4"),  # + 1 whenever it ends
+        ("state", "u1"),  # Assembly
+        ("ovs", "u1"),  # 1: by the rules of the `ovs` profile
+        ("owner", "u2"),  # owner id of who received its first fragment
+        ("next", "u4"),  # + 1, of its bucket or of those that are free
+        ("first", "u4"),  # + 1, of its fragments in order of their offsets
+        ("end", "u4"),  # highest end of a fragment
+        ("bytes", "u4"),  # of all its fragments together
+        ("total", "u4"),  # end of the last fragment + 1, 0 before that has come
+        ("reserved", "u4"),
+    ],
+    align=True,
+)
+"""What there is of a datagram that came in fragments."""
+DATAGRAM_BYTES = 80
+
+
+class Assembly(IntEnum):
+    """State of a datagram."""
+
+    FREE = 0
+    OPEN = 1  # in its bucket, waiting for fragments
+    WHOLE = 2  # complete and out of its bucket: its verdict is about to be known
+    FAILED = 3  # in its bucket until it expires, but refuses fragments (`ovs`)
+
+
+FRAGMENT = np.dtype(
+    [
+        ("word", "u8"),  # generation 32 | 0 8 | holder 16 | Wait 8: what repair goes by
+        ("verdict", VERDICT),  # when READY
+        ("next", "u4"),  # + 1, of its datagram, of its holder's that are READY, or of those that are free
+        ("ticket", "u4"),  # FRAME.ticket
+        ("offset", "u4"),  # of its data in the datagram
+        ("bytes", "u4"),  # of data
+        ("ip", "u2"),  # where in the frame the IP header begins
+        ("header", "u2"),  # bytes of IP header and what comes before the data
+        ("captured", "u2"),  # bytes of the frame that are in the buffer
+        ("follows", "u1"),  # 1: was appended right behind the one before it in the datagram
+        ("reserved", "u1"),
+        ("purge_ms", "u8"),  # READY: moment at which nobody waits for its holder any more
+    ],
+    align=True,
+)
+"""A fragment that waits; its frame is in the buffer of the same number."""
+FRAGMENT_BYTES = 64
+
+
+class Wait(IntEnum):
+    """State of a fragment: waits for its datagram, for its holder, or is the holder's who is answering it."""
+
+    FREE = 0
+    HELD = 1
+    READY = 2
+    TAKEN = 3
+
+
+FRAGMENT_GENERATION_SHIFT = 32
+FRAGMENT_HOLDER_SHIFT = 8
+
 # ---------------------------------------------------------------------------------------------------- captures
 CAPTURE = np.dtype(
     [
@@ -1017,11 +1125,30 @@ POLL = np.dtype(
         ("busy", "u8"),  # 1: there were packets since it slept last, so it spins first
         ("sleeps", "u8"),
         ("pipe", "u8"),  # address of a PIPE
+        ("waiting", "u8"),  # address of WAITING[FRAGMENTS_MAX], by fragment
     ],
     align=True,
 )
 """What a worker's loop works with.  Private to a process."""
 POLL_BURST_PACKETS = 32
+
+WAITING = np.dtype(
+    [
+        ("descriptor", DESCRIPTOR),
+        ("queue", "u8"),  # address of the QUEUE that it came from
+        ("generation", "u4"),  # of the fragment; another has the place if it is not this one any more
+        # where rules hold
+        ("op", "u4"),  # PASSAGE: the ct that it waits in
+        ("op_end", "u4"),
+        ("steps", "u4"),
+        ("outputs", "u4"),
+        ("reserved", "u4"),
+        ("rules", "u8"),  # PIPE.word
+    ],
+    align=True,
+)
+"""What a worker has to know of a fragment that waits, to answer it or to take it on.  Private to a process."""
+WAITING_BYTES = 88
 
 CARRIER = np.dtype(
     [
@@ -1262,6 +1389,7 @@ PIPE = np.dtype(
         ("group_first", "u8"),  # in the burst
         ("group_end", "u8"),
         ("gathered", "u8"),  # packets that are tracked now
+        ("queue", "u8"),  # address of the QUEUE that the burst came from
     ],
     align=True,
 )
@@ -1328,6 +1456,21 @@ FILTER = np.dtype(
 )
 """Which connections are meant: what is under a mask must be equal.  All zero: every connection.  Private to a process."""
 
+REASSEMBLY = np.dtype(
+    [
+        ("frame", FRAME),  # that describes `bytes`
+        ("key", "u8", (KEY_WORDS,)),  # of the datagram of the fragment at hand
+        ("whole_count", "u8"),  # datagrams that this participant has completed and whose verdict is to be told
+        ("whole", "u4", (BURST_PACKETS_MAX, 4)),  # datagram, its generation, packet of the burst, last fragment
+        ("late_count", "u8"),  # fragments that were collected
+        ("late_next", "u8"),  # of these, the next to be taken on
+        ("late", "u4", (BURST_PACKETS_MAX,)),  # which
+        ("bytes", "u1", (DATAGRAM_BYTES_MAX + 41,)),  # one datagram, as if it had come whole
+    ],
+    align=True,
+)
+"""Where datagrams are put together.  Private to a process."""
+
 # ---------------------------------------------------------------------------------------------------- a participant's view
 VIEWS = np.dtype(
     [
@@ -1353,6 +1496,12 @@ VIEWS = np.dtype(
         ("expectations", "u8"),
         ("expectation_chains", "u8"),  # u32[2][CHAINS]: index + 1 of the first by destination, by parent
         ("helper_rules", "u8"),  # u64[HELPER_RULES_MAX]
+        ("store", "u8"),
+        ("holders", "u8"),
+        ("fragment_buckets", "u8"),  # u32[FRAGMENTS_MAX]: first datagram + 1
+        ("datagrams", "u8"),
+        ("fragments", "u8"),
+        ("buffers", "u8"),  # FRAME_SLOT_BYTES each
         # sizes
         ("records", "u8", (2,)),  # [slab]
         ("pool_words", "u8", (2,)),
@@ -1374,6 +1523,7 @@ VIEWS = np.dtype(
         ("candidates", "u8"),  # u64[BLOCK_RECORDS]: records of a block that the sweep has to look at
         ("expected", "u8"),  # EXPECTATION: a copy of the one that a packet matched
         ("foretold", "u8"),  # EXPECTATION[FORETOLD_MAX]: those that a helper is about to make
+        ("scratch", "u8"),  # REASSEMBLY
     ],
     align=True,
 )
@@ -1417,6 +1567,10 @@ SHARED = {
     "DELETE": DELETE,
     "SAMPLE": SAMPLE,
     "ZONE_REASON": ZONE_REASON,
+    "STORE": STORE,
+    "HOLDER": HOLDER,
+    "DATAGRAM": DATAGRAM,
+    "FRAGMENT": FRAGMENT,
     "PORT": PORT,
     "RING": RING,
     "VERDICT": VERDICT,
@@ -1439,15 +1593,16 @@ def digest() -> int:
     for enum in (
         *(Region, SegmentState, Life, Status, Setting, OnFull, Step, Kind, Attendance, Slab, SampleFlag),
         *(Helper, ExpectationFlag, Foretold),
+        *(StoreFlag, Assembly, Wait),
     ):
         h.update("".join(f"{m.name}={m.value};" for m in enum).encode())
     h.update(
         f"{FORMAT_VERSION} {ROSTER_MAX} {ZONES_MAX} {POLICIES_MAX} {TIMEOUTS_MAX} {BLOCK_RECORDS} {SLOTS} {DEPTH_MAX} "
-        f"{DELETE_LIST_MAX} {COUNTERS_MAX} {SAMPLES_MAX} {ZONE_REASONS_MAX} "
+        f"{DELETE_LIST_MAX} {COUNTERS_MAX} {SAMPLES_MAX} {ZONE_REASONS_MAX} {FRAGMENTS_MAX} "
         f"{DUE_UNIT_MS} {ZONE_OFFSET_BITS} {ZONE_DEPTH_BITS} {STEP_BITS} {BEFORE_BITS} "
         f"{POOL_OWNER_SHIFT} {POOL_COUNT_SHIFT} {USED} {FRAME_SLOT_BYTES} {PORT_REGION} "
         f"{EXPECTATIONS_MAX} {CHAINS} {HELPER_RULES_MAX} {RULE_HELPER_SHIFT} {RULE_PROTOCOL_SHIFT} "
-        f"{RULE_ZONE_SHIFT}".encode()
+        f"{RULE_ZONE_SHIFT} {FRAGMENT_GENERATION_SHIFT} {FRAGMENT_HOLDER_SHIFT}".encode()
     )
     return int.from_bytes(h.digest(), "little")
 
@@ -1477,7 +1632,10 @@ assert (
 assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
 assert CONNECTION.itemsize == CONNECTION_BYTES and _no_implicit_padding(CONNECTION) and _no_implicit_padding(FILTER)
 assert INTERFACE.itemsize == INTERFACE_BYTES and REPLAY_BURST_PACKETS <= BURST_PACKETS_MAX
+assert STORE.itemsize == STORE_BYTES and HOLDER.itemsize == HOLDER_BYTES
+assert DATAGRAM.itemsize == DATAGRAM_BYTES and FRAGMENT.itemsize == FRAGMENT_BYTES
 assert RING.itemsize == RING_BYTES and DESCRIPTOR.itemsize == DESCRIPTOR_BYTES
+assert WAITING.itemsize == WAITING_BYTES
 assert END.itemsize == END_BYTES and QUEUE.itemsize == QUEUE_BYTES
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
 assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES

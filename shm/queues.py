@@ -20,6 +20,7 @@ from .layout import (
     DESCRIPTOR,
     DIMENSIONS_MAX,
     FIELDS,
+    FRAGMENTS_MAX,
     FRAME,
     FRAME_SLOT_BYTES,
     LINE_BYTES,
@@ -36,6 +37,7 @@ from .layout import (
     TIMESPEC,
     VERDICT,
     WAIT,
+    WAITING,
     WAITS_MAX,
     FrameFlag,
     offset,
@@ -121,6 +123,7 @@ class Loop:
             "verdicts": np.zeros(n, VERDICT),
             "waits": self._waits(),
             "timeout": np.zeros(1, TIMESPEC),
+            "waiting": np.zeros(FRAGMENTS_MAX, WAITING),
         }
         for name, array in self._arrays.items():
             self.record[name] = array.ctypes.data

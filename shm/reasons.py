@@ -23,6 +23,11 @@ class Reason(IntEnum):
     L4CSUM_ERR = 7  # TCP, UDP, ICMP, ICMPv6, SCTP checksum
     FRAGMENT = 8  # a fragment that is not reassembled
     NOT_TRACKED = 9  # neighbour discovery and the like: never tracked
+    FRAGMENT_TOO_SMALL = 10  # `ovs`: a fragment but the last shorter than the least; any: one without data
+    FRAGMENT_OVERLAP = 11  # a fragment has data of another, or ends where its datagram cannot
+    FRAGMENT_EXPIRED = 12  # the rest of its datagram did not come in time, or a worker died over it
+    FRAGMENT_TOO_LARGE = 13  # a datagram longer than there can be, or a fragment longer than a buffer
+    FRAGMENTS_FULL = 14  # as many fragments wait as may
     PORT_ZERO = 15  # source or destination port 0, which the `ovs` profile does not take
     # The tracker refused it (kernels/track and the protocol's own room).
     INVALID_TCP_FLAGS = 16  # a set of flags that no host sends
@@ -73,6 +78,12 @@ class Reason(IntEnum):
     TCP_SEQ_CHK_BYPASS = 73
     SWEEP_VISITED = 74
     SWEEP_CYCLES = 75
+    FRAGMENTS_ACCEPTED = 76  # taken to wait for the rest, or as the last of it
+    FRAGMENTS_COMPLETED = 77  # of datagrams that became whole
+    FRAGMENTS_EXPIRED = 78
+    FRAGMENTS_OVERLAPPED = 79
+    FRAGMENTS_TOO_SMALL = 80
+    FRAGMENTS_PURGED = 81  # given up, for whoever held them did not ask for their verdict, or died
     EXPECTED = 84  # expectations that helpers made
     EXPECTATION_MATCHED = 85
     EXPECTATION_EXPIRED = 86  # stale: nobody came in time, or their parent went

@@ -34,7 +34,7 @@ import numpy as np
 
 from .claim import reopen
 from .errors import NotAtRest, RosterError, RosterFull
-from .layout import PARTICIPANT, ROSTER_MAX, STEP_BITS, USED, Attendance, Kind, Region, Step
+from .layout import HOLDER, PARTICIPANT, ROSTER_MAX, STEP_BITS, USED, Attendance, Kind, Region, Step
 from .views import Table
 
 
@@ -240,6 +240,9 @@ def lay_to_rest(table: Table, repair: Callable[[int], bool]) -> tuple[dict[int, 
 def _empty(table: Table, owner: int, place: np.void, act: Act) -> None:
     if not _at_rest(place):
         raise NotAtRest(f"place {owner} is in step {_step(place).name}, with {place['intent']['credit']} in credit")
+    held = int(table.array(Region.FRAGMENTS, "holders", HOLDER)[owner - 1]["held"])
+    if held:
+        raise NotAtRest(f"place {owner} holds {held} fragments")
     blocks = table.array(Region.CONTROL, "blocks", "u4")
     blocks[blocks == owner] = USED  # orphans: connections in them must expire, whether the place is joined or not
     _move(place, act)

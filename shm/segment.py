@@ -1,6 +1,6 @@
 """The memory of an instance: made, found again, put away, taken away.
 
-An instance is five segments ``/zonetrack.<instance>.<region>``, each with a header.  CONTROL is made first and removed
+An instance is six segments ``/zonetrack.<instance>.<region>``, each with a header.  CONTROL is made first and removed
 last, and its state word is the state of the instance, so every change of it is one store.
 
 Who may                    while                         sees

@@ -19,6 +19,7 @@ from .layout import (
     BLOCK_RECORDS,
     CHAINS,
     CONNECTIONS_MAX,
+    DATAGRAM_BYTES,
     DELETE_BYTES,
     DELETE_LIST_MAX,
     DEPTH_MAX,
@@ -27,9 +28,13 @@ from .layout import (
     EXPECTATION_TABLE_BYTES,
     EXPECTATIONS_MAX,
     EXTENSION_BYTES,
+    FRAGMENT_BYTES,
+    FRAGMENTS_MAX,
+    FRAME_SLOT_BYTES,
     GLOBAL_BYTES,
     HEADER_BYTES,
     HELPER_RULES_MAX,
+    HOLDER_BYTES,
     PAGE_BYTES,
     PARTICIPANT_BYTES,
     POLICIES_MAX,
@@ -40,6 +45,7 @@ from .layout import (
     SAMPLES_MAX,
     SEGMENT_BYTES,
     SEGMENT_SLOT_BYTES,
+    STORE_BYTES,
     ZONE_BYTES,
     ZONE_REASON_BYTES,
     ZONE_REASONS_MAX,
@@ -150,6 +156,15 @@ class Geometry:
             return {"due": (self.records(Slab.ENTRIES), 4)}
         if region is Region.EXTENSIONS:
             return {"extensions": (self.records(Slab.EXTENSIONS), EXTENSION_BYTES)}
+        if region is Region.FRAGMENTS:
+            return {
+                "store": (1, STORE_BYTES),
+                "holders": (ROSTER_MAX, HOLDER_BYTES),
+                "fragment_buckets": (FRAGMENTS_MAX, 4),
+                "datagrams": (FRAGMENTS_MAX, DATAGRAM_BYTES),
+                "fragments": (FRAGMENTS_MAX, FRAGMENT_BYTES),
+                "buffers": (FRAGMENTS_MAX, FRAME_SLOT_BYTES),
+            }
         return {
             "segments": (self.segments, SEGMENT_BYTES),
             "slots": (self.segments, SEGMENT_SLOT_BYTES),

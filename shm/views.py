@@ -20,6 +20,7 @@ from .layout import (
     PARSED,
     PARTICIPANT,
     PARTICIPANT_BYTES,
+    REASSEMBLY,
     SAMPLE_BYTES,
     SAMPLES_MAX,
     VIEWS,
@@ -89,7 +90,8 @@ class Table:
         candidates = order + 8 * DELETE_LIST_MAX
         expected = candidates + 8 * BLOCK_RECORDS
         foretold = expected + EXPECTATION_BYTES
-        block = np.zeros(foretold + FORETOLD_MAX * EXPECTATION_BYTES + LINE_BYTES, "u1")
+        scratch = foretold + FORETOLD_MAX * EXPECTATION_BYTES
+        block = np.zeros(scratch + REASSEMBLY.itemsize + LINE_BYTES, "u1")
         block = block[-block.ctypes.data % LINE_BYTES :]
         views = block[: VIEWS.itemsize].view(VIEWS).view(np.recarray)[0]
         views["parsed"] = block.ctypes.data + parsed
@@ -97,6 +99,7 @@ class Table:
         views["candidates"] = block.ctypes.data + candidates
         views["expected"] = block.ctypes.data + expected
         views["foretold"] = block.ctypes.data + foretold
+        views["scratch"] = block.ctypes.data + scratch
         for region in Region:
             for name in geometry.arrays(region):
                 stem, _, slab = name.partition("_")

@@ -7,7 +7,7 @@ import pytest
 from libraries import BOTH
 from zonetrack.clients import errors
 from zonetrack.clients.errors import Code, RemoteProtocolError
-from zonetrack.clients.methods import Limits, Methods, Rules, Timeouts, Zones, entry
+from zonetrack.clients.methods import Fragments, Limits, Methods, Rules, Timeouts, Zones, entry
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,12 @@ QUESTIONS = {
         {"packet": "in_port=1,ip", "ct_next": ["trk,new"]},
     ),
     "rules.clear": (lambda ct: ct.rules.clear(), "rules.clear", {}),
+    "fragments.get": (lambda ct: ct.fragments.get(), "fragments.get", {}),
+    "fragments.set": (
+        lambda ct: ct.fragments.set(v4=False, max=500),
+        "fragments.set",
+        {"v4": False, "max": 500},
+    ),
     "timeouts.set_zone": (lambda ct: ct.timeouts.set_zone(7, 1), "timeouts.set", {"zone": 7, "policy": 1}),
 }
 
@@ -98,13 +104,14 @@ def test_what_goes_over_the_wire(ask, question):
 
 def test_every_method_is_asked_here():
     known = {"count", "delete", "call"}
-    for kind, prefix in (
-        (Methods, ""),
+    groups = (
         (Limits, "limits."),
         (Timeouts, "timeouts."),
         (Zones, "zones."),
+        (Fragments, "fragments."),
         (Rules, "rules."),
-    ):
+    )
+    for kind, prefix in ((Methods, ""), *groups):
         for name, _ in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_") and name not in known:
                 assert any(question.startswith(prefix + name) for question in QUESTIONS), f"nobody asks {prefix + name}"

@@ -1,5 +1,6 @@
 """Bursts through rules: as if each packet went alone, through all its tables, before the next."""
 
+import fragmented
 import numpy as np
 import pytest
 import reference_pipeline
@@ -285,3 +286,48 @@ def test_random_packets_through_random_pipelines(seed):
         numbered = rules_compile.ordered(rules)
         assert switch.rules.hits()["packets"].tolist() == [reference.hits[id(rule)] for rule in numbered]
         assert sum(reference.hits.values()) > 96
+
+
+# ------------------------------------------------------------------------------------------------ fragments
+PIECES = [piece.frame for piece in fragmented.cut(fragmented.udp(3200), 1480, 2960)]
+THROUGH_CT = """
+priority=5,ip actions=ct(table=1,zone=7)
+table=1,ct_state=+new actions=ct(commit,zone=8,table=2)
+table=2,ct_state=+new actions=output:b
+table=2,ct_state=+inv actions=output:a
+"""
+
+
+def test_fragments_wait_in_each_ct_and_go_on_from_there_with_its_verdict():
+    with Switch(2, THROUGH_CT) as switch:
+        first, middle, last = PIECES
+        answers, came = switch.through("a", [last, first])
+        assert (len(answers), came) == (0, {"a": [], "b": []})
+        switch.send("a", [middle], tag=50)
+        switch.poll()
+        switch.poll()
+        answers, out = switch.came("a")
+        assert out == [] and sorted(answers["tag"].tolist()) == [0, 1, 50]
+        assert set(answers["verdict"]["ct_state"].tolist()) == {NEW} and set(answers["verdict"]["zone"]) == {8}
+        assert sorted(switch.came("b")[1]) == sorted(PIECES)
+        assert switch.rules.hits()["packets"].tolist() == [3, 3, 3, 0]
+        assert switch.worker.counter(Reason.RULE_DROPPED) == 0 and switch.worker.counter(Reason.INSERT) == 1
+
+
+def test_fragments_whose_datagram_expires_go_on_as_invalid_ones():
+    with Switch(2, "priority=5,ip actions=ct(table=1)\ntable=1,ct_state=+inv actions=output:b") as switch:
+        answers, _ = switch.through("a", PIECES[:1], now_ms=1000)
+        assert len(answers) == 0
+        switch.poll(now_ms=31_000)
+        assert switch.came("b")[1] == PIECES[:1]
+        assert switch.came("a")[0]["verdict"]["reason"].tolist() == [Reason.FRAGMENT_EXPIRED]
+
+
+def test_fragments_that_waited_while_other_rules_came_are_dropped():
+    with Switch(2, THROUGH_CT) as switch:
+        assert len(switch.through("a", PIECES[:2], now_ms=1000)[0]) == 0
+        switch.load("priority=9,ip actions=ct(table=1)\ntable=1 actions=output:b")
+        switch.poll(now_ms=31_000)
+        assert switch.came("b")[1] == []
+        assert switch.came("a")[0]["verdict"]["reason"].tolist() == [Reason.FRAGMENT_EXPIRED] * 2
+        assert switch.worker.counter(Reason.RULE_MISSED) == 2

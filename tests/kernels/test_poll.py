@@ -2,6 +2,7 @@
 
 import time
 
+import fragmented
 import numpy as np
 import pytest
 import tables
@@ -311,3 +312,60 @@ def test_sleeping_client_is_woken_by_its_answer(lab):
         lab.poll()
     assert lab.ring(TX)["waiting"] == 0
     assert lab.queues.records[0]["wakes"] == 1
+
+
+# ------------------------------------------------------------------------------------------------ fragments
+PIECES = [piece.frame for piece in fragmented.cut(fragmented.udp(3200), 1480, 2960)]
+
+
+def test_fragments_come_back_as_they_came_when_their_datagram_is_whole(lab):
+    first, middle, last = PIECES
+    with lab.client() as client:
+        send(client, [first, *datagrams(2), last], tag=7)
+        assert lab.poll() == 4
+        answers, frames = receive(client)
+        assert answers["tag"].tolist() == [8, 9] and frames == datagrams(2)
+        send(client, [middle], tag=50)
+        lab.poll()
+        answers, frames = receive(client)
+    assert dict(zip(answers["tag"].tolist(), frames, strict=True)) == {50: middle, 7: first, 10: last}
+    assert set(answers["verdict"]["ct_state"].tolist()) == {NEW}
+    assert len(set(answers["verdict"]["record"].tolist())) == 1 and total(lab) == 3
+    assert answers["wire_bytes"].tolist() == [len(frame) for frame in frames]
+    queue = lab.queues.records[0]
+    assert queue["tx_packets"] == queue["rx_packets"] == 5 and queue["rx_bytes"] == queue["tx_bytes"]
+
+
+def test_fragments_come_back_to_the_queues_that_they_came_from(pair):
+    lab, one, other = pair
+    send(one, [PIECES[0]], tag=1)
+    send(other, [PIECES[2]], tag=2)
+    lab.poll()
+    assert len(receive(one)[0]) == len(receive(other)[0]) == 0
+    send(one, [PIECES[1]], tag=3)
+    lab.poll()
+    assert sorted(receive(one)[0]["tag"].tolist()) == [1, 3] and receive(other)[0]["tag"].tolist() == [2]
+
+
+def test_fragments_whose_datagram_expires_come_back_refused(lab):
+    with lab.client() as client:
+        send(client, [PIECES[0]], tag=5)
+        lab.poll(now_ms=1000)
+        lab.poll(now_ms=30_999)
+        assert len(receive(client)[0]) == 0
+        lab.poll(now_ms=31_000)
+        answers, frames = receive(client)
+    assert answers["tag"].tolist() == [5] and frames == [PIECES[0]]
+    assert answers["verdict"]["reason"].tolist() == [Reason.FRAGMENT_EXPIRED]
+
+
+def test_a_late_answer_that_finds_no_room_is_counted():
+    with Lab(slots=4) as lab, lab.client() as client:
+        send(client, [PIECES[0]])
+        lab.poll()
+        send(client, datagrams(4))
+        lab.poll()
+        send(client, PIECES[1:])
+        lab.poll()
+        assert len(receive(client)[0]) == 4
+        assert (lab.queues.records[0]["tx_packets"], lab.queues.records[0]["tx_full"]) == (4, 3)

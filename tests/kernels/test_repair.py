@@ -35,7 +35,7 @@ interpreted = pytest.mark.skipif(
 
 @pytest.mark.skipif(not JIT, reason="this very process")
 def test_kills_under_the_interpreter():
-    rooms = [f"tests/kernels/test_{room}.py" for room in ("repair", "repair_index", "repair_lists")]
+    rooms = [f"tests/kernels/test_{room}.py" for room in ("repair", "repair_fragments", "repair_index", "repair_lists")]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *rooms],
         cwd=checkout.ROOT,

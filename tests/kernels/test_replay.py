@@ -1,6 +1,8 @@
 """The worker's loop: bursts, places of verdicts, shards that together say what one alone says."""
 
 import conversations
+import fragmented
+import naive_fragments
 import numpy as np
 import pytest
 import tables
@@ -19,6 +21,7 @@ from zonetrack.shm.layout import (
     REPLAY,
     REPLAY_BURST_PACKETS,
     VERDICT,
+    CtState,
     FrameFlag,
     Kind,
 )
@@ -161,3 +164,35 @@ def test_reasons_are_counted_by_who_tracked(packets, table):
     _, workers = verdicts_of(table, pcap(packets)[0], len(packets), 2)
     counted = sum(int(roster.participants(table)[w.me - 1]["counters"][Reason.PACKETS]) for w in workers)
     assert counted == len(packets)
+
+
+# ------------------------------------------------------------------------------------------------ fragments
+def in_pieces(datagrams):
+    """Return a capture of datagrams of two hosts each, cut in three, all first pieces before the second ones."""
+    mixed = [
+        fragmented.cut(fragmented.udp(3000, sport=n), 1400, 2800, id=n, source=bytes([192, 0, 2, n]))
+        for n in range(1, datagrams + 1)
+    ]
+    pieces = [piece for turn in zip(*mixed, strict=True) for piece in turn]
+    return pcap([Packet(piece.frame, 10**18 + 1000 * n) for n, piece in enumerate(pieces)])[0]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_every_fragment_has_its_datagrams_verdict_in_its_place(table, shards):
+    verdicts, workers = verdicts_of(table, in_pieces(40), 120, shards)
+    assert set(verdicts["ct_state"].tolist()) == {CtState.TRK | CtState.NEW}
+    records = verdicts["record"].reshape(3, 40)
+    assert (records == records[0]).all() and len(set(records[0].tolist())) == 40
+    assert {int(worker.state["tracked"][0]) for worker in workers} != {0}
+    assert naive_fragments.faults(table) == []
+
+
+def test_fragments_that_never_become_a_datagram(table):
+    pieces = [fragmented.cut(fragmented.udp(3000), 1400, 2800)[0] for _ in range(2)]
+    pieces[1] = pieces[1]._replace(id=9)
+    times = [Packet(piece.frame, 10**18 + 40 * 10**9 * n) for n, piece in enumerate(pieces)]
+    verdicts, _ = verdicts_of(table, pcap(times)[0], 2)
+    assert [fragmented.fate(verdict) for verdict in verdicts] == [
+        fragmented.refused(Reason.FRAGMENT_EXPIRED),
+        fragmented.HELD,
+    ]

@@ -1,11 +1,14 @@
 """What belongs together goes to one worker, and the work is spread."""
 
 import collections
+import ipaddress
 
 import conversations
+import fragmented
 import numpy as np
 import pytest
 from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from zonetrack.kernels import shards
 from zonetrack.shm.layout import FRAME, PARSED, SETTINGS_DEFAULT, Link
@@ -58,3 +61,17 @@ def test_one_worker_has_it_all():
 @pytest.mark.parametrize("junk", [b"", b"\x45", bytes(60), bytes(Ether())])
 def test_what_cannot_be_read_goes_somewhere(junk):
     assert 0 <= shard(junk, 3) < 3
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_fragments_of_a_datagram_go_where_their_hosts_go(family):
+    hosts = (bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2])) if family == 4 else (b"\x20" * 16, b"\x30" * 16)
+    source, destination = hosts
+    there = fragmented.cut(bytes(3000), 1400, 2800, family=family, source=source, destination=destination)
+    back = fragmented.cut(bytes(3000), 1400, 2800, family=family, source=destination, destination=source)
+    network = IP if family == 4 else IPv6
+    source, destination = (str(ipaddress.ip_address(host)) for host in hosts)
+    whole = network(src=source, dst=destination) / UDP(sport=1, dport=2)
+    for count in (2, 3, 7, 128):
+        found = {shard(piece.frame[14:], count) for piece in there + back}
+        assert found == {shard(whole, count)}

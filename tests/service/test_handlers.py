@@ -25,7 +25,8 @@ from zonetrack.service.snapshot import PAGE_RECORDS_MAX
 NAMES = {
     *("hello", "stats", "coverage", "workers", "ports", "count", "dump", "expectations", "delete", "flush", "audit"),
     *("zones", "zones.set", "zones.unset", "timeouts.get", "timeouts.set", "timeouts.unset"),
-    *("limits.get", "limits.set", "limits.unset", "config.reload", "stop", "explain.recent"),
+    *("limits.get", "limits.set", "limits.unset", "fragments.get", "fragments.set"),
+    *("config.reload", "stop", "explain.recent"),
     *("rules.get", "rules.check", "rules.load", "rules.clear", "rules.trace"),
 }
 

@@ -9,9 +9,21 @@ import contextlib
 import random
 
 import naive_audit
+import naive_fragments
+import numpy as np
 import tables
 from simulation import Killed, Simulation
-from zonetrack.kernels import audit, memory, repair
+from zonetrack.kernels import (
+    audit,
+    fragment_rules,
+    fragments,
+    late,
+    memory,
+    reassembly,
+    repair,
+    repair_fragments,
+)
+from zonetrack.shm.layout import DATAGRAM, FRAGMENT, FRAGMENTS_MAX, STORE, Region
 
 ZONES = 4
 """Zones that repair and audit look at in the interpreter; tests stay below."""
@@ -45,6 +57,33 @@ def few_zones():
     repair.ZONES_MAX = audit.ZONES_MAX = tables.ZONES = ZONES
     yield
     repair.ZONES_MAX, audit.ZONES_MAX, tables.ZONES = before
+
+
+FRAGMENTS = 16
+"""Fragments that there are in the interpreter."""
+
+
+@contextlib.contextmanager
+def few_fragments():
+    """Let the store of fragments, and whoever repairs it, have a few of them; for tables of ``cut_store``."""
+    rooms = (fragment_rules, fragments, late, reassembly, repair_fragments)
+    masked = fragments._BUCKETS_MASK
+    for room in rooms:
+        room.FRAGMENTS_MAX = FRAGMENTS
+    fragments._BUCKETS_MASK = np.uint64(FRAGMENTS - 1)
+    naive_fragments.COUNT = FRAGMENTS
+    yield
+    for room in rooms:
+        room.FRAGMENTS_MAX = FRAGMENTS_MAX
+    fragments._BUCKETS_MASK = masked
+    naive_fragments.COUNT = FRAGMENTS_MAX
+
+
+def cut_store(table):
+    """Leave a few fragments in the store of a new table."""
+    table.array(Region.FRAGMENTS, "store", STORE)["count_max"] = FRAGMENTS
+    for name, dtype in (("fragments", FRAGMENT), ("datagrams", DATAGRAM)):
+        table.array(Region.FRAGMENTS, name, dtype)["next"][FRAGMENTS - 1] = 0
 
 
 def is_killed(at, act):

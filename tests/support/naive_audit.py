@@ -2,6 +2,7 @@
 
 import foretelling
 import hashing
+import naive_fragments
 import numpy as np
 import tables
 from zonetrack.shm import roster
@@ -31,6 +32,7 @@ def faults(table):
         *_hints(table),
         *_lists(table),
         *_expectations(table),
+        *naive_fragments.faults(table),
     ]
 
 
