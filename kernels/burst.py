@@ -148,7 +148,7 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
     else:
         way = way_of(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
     verdict = verdict_at(verdict_address)
-    result = track.update(entry, way, parsed, settings, now_ms, verdict)
+    result = track.update(entry, way, parsed, settings, now_ms, verdict_address)
     kind = outcome.kind_of(result)
     if kind == u64(Outcome.RESTART):
         delete_list.mark(views, record)
@@ -157,7 +157,7 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
     _refresh(views, record, entry, result, now_ms)
     if outcome.is_counted(result):
         _account(fields, way, parsed)
-    describe(entry, record, parsed, now_ms, verdict_address)
+    describe(entry, record, now_ms, verdict_address)
     if u64(verdict.reason) != _NONE:
         samples.remember(views, entry, record)
     if translated != ZERO and kind != u64(Outcome.INVALID):
@@ -191,12 +191,12 @@ def _track_error(views, frame, parsed, i, nothing_made, settings, now_ms, verdic
     if u64(fields.status) & nat.TRANSLATED != ZERO:
         inner_key = key_of(views, i, stages.ERROR)
         seen = nat.see(views, entry, inner_key, u64(parsed.inner_high_is_source) != ZERO)
-        track.related(entry, nat.way_of(seen), parsed, verdict)
+        track.related(entry, nat.way_of(seen), parsed, verdict_address)
         verdict.ct_state = u64(verdict.ct_state) | nat.send_error_on(views, frame, parsed, entry, seen)
     else:
         inner_way = way_of(fields, u64(parsed.inner_high_is_source), u64(parsed.can_reply))
-        track.related(entry, inner_way, parsed, verdict)
-    describe(entry, record, parsed, now_ms, verdict_address)
+        track.related(entry, inner_way, parsed, verdict_address)
+    describe(entry, record, now_ms, verdict_address)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
     counters.count(views, Reason.HIT)

@@ -12,6 +12,7 @@ from ..shm.reasons import Reason
 from . import icmp_types, memory
 from .icmp_types import Role
 from .jit import inlined, kernel
+from .verdicts import say
 from .words import LOW_8, ONE, ZERO, u64
 
 _TYPE_SHIFT = u64(24)
@@ -36,29 +37,20 @@ def opens(parsed):
 
 
 @kernel
-def related(entry, inner_way, parsed, verdict):
+def related(entry, inner_way, parsed, verdict_address):
     """Describe an error about a connection.
 
     Args:
         entry: u64, address of the ENTRY of the quoted packet.
         inner_way: u64, Way of the quoted packet.
         parsed: PARSED of the error.
-        verdict: out, VERDICT: ct_state, reason, direction, flags, protocol, state.
+        verdict_address: out, VERDICT: the first word.
 
     Concurrency:
         The record's lock is held.
     """
     memory.seldom()
     record = entry_at(entry)
-    if inner_way == _ORIG:
-        verdict.ct_state = _RELATED_REPLY
-    else:
-        verdict.ct_state = _RELATED
-    verdict.direction = ONE - inner_way
-    verdict.reason = _NONE
-    verdict.protocol = u64(parsed.protocol)
-    verdict.state = u64(record.state)
-    if u64(record.status) & _ASSURED != ZERO:
-        verdict.flags = _COMMITTED | _VERDICT_ASSURED
-    else:
-        verdict.flags = _COMMITTED
+    ct_state = _RELATED_REPLY if inner_way == _ORIG else _RELATED
+    flags = _COMMITTED | _VERDICT_ASSURED if u64(record.status) & _ASSURED != ZERO else _COMMITTED
+    say(verdict_address, parsed, ct_state, _NONE, ONE - inner_way, flags, u64(record.state))

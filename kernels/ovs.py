@@ -17,6 +17,7 @@ from ..shm.reasons import Reason
 from . import icmp, memory, outcome, ovs_flows, ovs_tcp
 from .jit import kernel
 from .outcome import Outcome
+from .verdicts import say
 from .words import ZERO, u64
 
 _TCP, _ICMP_QUERY = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY)
@@ -57,7 +58,7 @@ def begin(entry, parsed):
 
 
 @kernel
-def update(entry, way, parsed, settings, verdict):
+def update(entry, way, parsed, settings, verdict_address):
     """Follow one packet of a connection that has Status.OVS, and say what it is; as ``track.update``."""
     memory.apart()
     record = entry_at(entry)
@@ -72,13 +73,9 @@ def update(entry, way, parsed, settings, verdict):
     status = u64(record.status)
     if status & _FIXED_TIMEOUT != ZERO:
         result |= outcome.KEEP_EXPIRY
-    verdict.direction = way
-    verdict.reason = outcome.reason_of(result)
-    verdict.protocol = u64(parsed.protocol)
-    verdict.state = u64(record.state)
+    reason = outcome.reason_of(result)
     if kind == _INVALID:
-        verdict.ct_state = _CT_INVALID
-        verdict.flags = ZERO
+        say(verdict_address, parsed, _CT_INVALID, reason, way, ZERO, u64(record.state))
         return result
     if result & outcome.NEW_AGAIN != ZERO:
         ct_state = _CT_NEW
@@ -86,8 +83,7 @@ def update(entry, way, parsed, settings, verdict):
         ct_state = _CT_ESTABLISHED + way * _RPL
     if status & _FORETOLD != ZERO:
         ct_state |= _REL
-    verdict.ct_state = ct_state
-    verdict.flags = _COMMITTED
+    say(verdict_address, parsed, ct_state, reason, way, _COMMITTED, u64(record.state))
     record.status = status | (way * _SEEN_REPLY)
     if status & _HELPER != ZERO:
         result |= outcome.HELPED

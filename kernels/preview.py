@@ -72,16 +72,16 @@ def _judge_found(views, frame, parsed, record, now_ms, copy, verdict_address):
     verdict = verdict_at(verdict_address)
     bits = ZERO
     if is_error:
-        track.related(copy, way, parsed, verdict)
+        track.related(copy, way, parsed, verdict_address)
         if translated:
             bits = nat.send_error_on(views, frame, parsed, entry, seen)
     else:
-        kind = outcome.kind_of(track.update(copy, way, parsed, settings, now_ms, verdict))
+        kind = outcome.kind_of(track.update(copy, way, parsed, settings, now_ms, verdict_address))
         if kind == u64(Outcome.RESTART):
             return False
         if translated and kind != u64(Outcome.INVALID):
             bits = nat.send_on(views, frame, parsed, entry, seen)
-    describe(copy, record, parsed, now_ms, verdict_address)
+    describe(copy, record, now_ms, verdict_address)
     verdict.ct_state = u64(verdict.ct_state) | bits
     return True
 

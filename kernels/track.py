@@ -18,6 +18,7 @@ from . import flow_states, icmp, memory, outcome, ovs, sctp, tcp
 from .jit import inlined, kernel
 from .memory import record_at
 from .outcome import Outcome
+from .verdicts import say
 from .words import ONE, ZERO, u64
 
 _TCP, _ICMP_QUERY, _SCTP = u64(PacketKind.TCP), u64(PacketKind.ICMP_QUERY), u64(PacketKind.SCTP)
@@ -81,21 +82,18 @@ def begin(entry, parsed, settings):
 
 
 @kernel
-def _unusual(status, result, verdict):
-    """Return the outcome of a packet of a connection that was foretold, or has a helper, or a timeout that stays."""
+def _unusual(status, result):
+    """Return the outcome of a packet of a connection that has a helper, or a timeout that stays."""
     memory.seldom()
     if status & _FIXED_TIMEOUT != ZERO:
         result |= outcome.KEEP_EXPIRY
     if status & _HELPER != ZERO:
         result |= outcome.HELPED
-    ct_state = u64(verdict.ct_state)
-    if status & _RELATED != ZERO and ct_state & _NEW != ZERO:  # until a reply was seen
-        verdict.ct_state = ct_state | _REL
     return result
 
 
 @kernel
-def update(entry, way, parsed, settings, now_ms, verdict):
+def update(entry, way, parsed, settings, now_ms, verdict_address):
     """Follow one packet of a connection, and say what it is.
 
     Args:
@@ -104,7 +102,7 @@ def update(entry, way, parsed, settings, now_ms, verdict):
         parsed: PARSED with reason NONE, of kind FLOW, TCP, SCTP or ICMP_QUERY.
         settings: u64, Setting bits of the zone.
         now_ms: u64.
-        verdict: out, VERDICT: ct_state, reason, direction, flags, protocol, state; untouched when the outcome is RESTART.
+        verdict_address: out, VERDICT: the first word; untouched when the outcome is RESTART.
 
     Returns:
         u64, an outcome (kernels/outcome): what the caller does with expiry, counts and record.
@@ -117,7 +115,7 @@ def update(entry, way, parsed, settings, now_ms, verdict):
     """
     record = entry_at(entry)
     if u64(record.status) & _OVS != ZERO:
-        return ovs.update(entry, way, parsed, settings, verdict)
+        return ovs.update(entry, way, parsed, settings, verdict_address)
     if u64(parsed.kind) == _TCP:
         result = tcp.update(entry, way, parsed, settings, now_ms)
     elif u64(parsed.kind) == _SCTP:
@@ -129,22 +127,20 @@ def update(entry, way, parsed, settings, now_ms, verdict):
         return result
 
     status = u64(record.status)
-    verdict.direction = way
-    verdict.reason = outcome.reason_of(result)
-    verdict.protocol = u64(parsed.protocol)
-    verdict.state = u64(record.state)
+    reason = outcome.reason_of(result)
+    state = u64(record.state)
     if kind == _INVALID:
-        verdict.ct_state = _CT_INVALID
-        verdict.flags = ZERO
+        say(verdict_address, parsed, _CT_INVALID, reason, way, ZERO, state)
         return result | outcome.KEEP_EXPIRY if status & _FIXED_TIMEOUT != ZERO else result
     # without branches, for the way is as good as random: NEW + 1 is EST, and a reply is both EST and RPL
     is_established = way | ((status // _SEEN_REPLY) & ONE)
-    verdict.ct_state = _CT_NEW + is_established + way * _RPL
+    ct_state = _CT_NEW + is_established + way * _RPL
     record.status = status | (way * _SEEN_REPLY)
-    if status & _STATUS_ASSURED != ZERO:
-        verdict.flags = _COMMITTED | _ASSURED
-    else:
-        verdict.flags = _COMMITTED
+    flags = _COMMITTED | ((status // _STATUS_ASSURED) & ONE) * _ASSURED
     if status & _UNUSUAL != ZERO:
-        return _unusual(status, result, verdict)
+        result = _unusual(status, result)
+        # what was foretold is related until a reply was seen
+        if status & _RELATED != ZERO and ct_state & _NEW != ZERO:
+            ct_state |= _REL
+    say(verdict_address, parsed, ct_state, reason, way, flags, state)
     return result

@@ -10,17 +10,28 @@ from .words import EIGHT, LOW_32, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 verdict_at = memory.record_at(VERDICT)
 
+_WAY_SHIFT = EIGHT * offset(VERDICT, "direction")
 _FLAGS_SHIFT = EIGHT * offset(VERDICT, "flags")
 _PROTOCOL_SHIFT = EIGHT * offset(VERDICT, "protocol")
+_STATE_SHIFT = EIGHT * offset(VERDICT, "state")
 assert [int(offset(VERDICT, field)) for field in ("ct_state", "reason", "zone", "record", "mark")] == [0, 1, 4, 8, 16]
 
 
 @inlined
-def no_record(verdict_address, parsed, ct_state, reason, flags):
-    """Write the verdict of a packet that has no connection: three words, not eleven fields."""
-    about = ct_state | (reason << EIGHT) | (flags << _FLAGS_SHIFT)
+def say(verdict_address, parsed, ct_state, reason, way, flags, state):
+    """Write what a verdict says of the packet itself: its first word.
+
+    In one store, for it is read again soon, and a load of bytes that came by several stores has to wait for all of them.
+    """
+    about = ct_state | (reason << EIGHT) | (way << _WAY_SHIFT) | (flags << _FLAGS_SHIFT) | (state << _STATE_SHIFT)
     about |= (u64(parsed.zone) << THIRTY_TWO) | (u64(parsed.protocol) << _PROTOCOL_SHIFT)
     memory.set_le64(verdict_address, about)
+
+
+@inlined
+def no_record(verdict_address, parsed, ct_state, reason, flags):
+    """Write the verdict of a packet that has no connection."""
+    say(verdict_address, parsed, ct_state, reason, ZERO, flags, ZERO)
     memory.set_le64(verdict_address + EIGHT, u64(NO_RECORD))
     memory.set_le64(verdict_address + SIXTEEN, ZERO)
 
@@ -37,9 +48,8 @@ def refuse(parsed, verdict_address, reason):
 
 
 @inlined
-def describe(entry, record, parsed, now_ms, verdict_address):
-    """Write what a verdict says of its connection; the record's lock is held."""
-    verdict_at(verdict_address).zone = parsed.zone
+def describe(entry, record, now_ms, verdict_address):
+    """Write what a verdict says of its connection: its other two words.  The record's lock is held."""
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
     expiry_ms = memory.read64(entry + entries.EXPIRY)
     remaining_ms = min(expiry_ms - now_ms, LOW_32) if expiry_ms > now_ms else ZERO

@@ -69,13 +69,13 @@ def begin(entry, parsed, settings):
 @kernel
 def update(entry, way, parsed, settings, now_ms, verdict):
     """Return the outcome of ``track.update``."""
-    return track.update(entry, way, parsed_at(parsed), settings, now_ms, verdict_at(verdict))
+    return track.update(entry, way, parsed_at(parsed), settings, now_ms, verdict)
 
 
 @kernel
 def related(entry, inner_way, parsed, verdict):
     """Fill the verdict on an ICMP error."""
-    track.related(entry, inner_way, parsed_at(parsed), verdict_at(verdict))
+    track.related(entry, inner_way, parsed_at(parsed), verdict)
 
 
 @kernel
