@@ -39,6 +39,7 @@ from ..shm.layout import (
     VERDICT_BYTES,
     WAITING,
     WAITING_BYTES,
+    ActionFlag,
     CtState,
     FrameFlag,
     Life,
@@ -49,7 +50,7 @@ from ..shm.layout import (
     ZoneFrom,
 )
 from ..shm.reasons import Reason
-from . import classify, counters, endpoints, entries, flow_fields, intents, locks, memory, outputs
+from . import actions, classify, counters, endpoints, entries, flow_fields, intents, locks, memory, outputs
 from .classify import generation_at
 from .flow_fields import fields_at
 from .jit import inlined, kernel
@@ -86,6 +87,7 @@ _VLAN_BITS = u64(0xFFF)
 _CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
 _OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO = (u64(kind) for kind in OpKind)
 _COMMIT = u64(FrameFlag.COMMIT)
+_FORCE = u64(ActionFlag.FORCE)
 _TRK, _INV = u64(CtState.TRK), u64(CtState.INV)
 _TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
 _QUERIES_4 = u64(sum(1 << kind for kind in (0, 8, 13, 14, 15, 16, 17, 18)))
@@ -333,10 +335,21 @@ def _is_known(pipe, loop, op, fields, passage, zone, i):
     if u64(op.action) == ZERO:
         return True
     asked = action_at(pipe.generation + u64(op.action))
-    changes = u64(asked.flags) | u64(asked.mark_mask) | u64(asked.label_mask[0]) | u64(asked.label_mask[1])
-    if u64(op.commit) != ZERO and changes != ZERO:
+    if u64(op.commit) != ZERO and u64(asked.flags) & _FORCE != ZERO:
         return False
     return u64(asked.nat) == ZERO or u64(passage.translates) != ZERO
+
+
+@kernel
+def _change(views, pipe, loop, asked, fields, i):
+    """Change mark and label of the connection of a packet that was tracked already."""
+    memory.apart()
+    verdict_address = loop.verdicts + i * _VERDICT
+    actions.apply(views, pipe.generation + asked, verdict_address)
+    verdict = verdict_at(verdict_address)
+    fields.mark = verdict.mark
+    if u64(generation_at(pipe.generation).asks_label) != ZERO and u64(verdict.record) != _NO_RECORD:
+        _read_label(views, verdict, fields)
 
 
 @inlined
@@ -379,6 +392,8 @@ def _take_on(views, pipe, loop, queue, i, now_s):
                 passage.stage = _TRACK
                 _gather(pipe, passage, frame, op, zone, i)
                 return
+            if u64(op.commit) != ZERO and u64(op.action) != ZERO:
+                _change(views, pipe, loop, u64(op.action), fields, i)
             next_table = u64(op.next_table)
         elif kind == _GOTO:
             next_table = u64(op.argument)

@@ -117,6 +117,33 @@ def test_what_was_tracked_in_a_zone_is_not_tracked_there_again():
         assert switch.worker.counter(Reason.INVALID) == 1
 
 
+def test_marks_and_labels_are_set_and_asked_for():
+    """By the commit that makes a connection, by one that finds it, and by one behind a lookup."""
+    text = """
+    priority=9,udp,tp_dst=53 actions=ct(commit,mark=0x5/0xf,label=0x70000000000000000,table=1)
+    priority=5,ip actions=ct(table=2)
+    table=1,ct_mark=5/0xf,ct_label=0x70000000000000000 actions=IN_PORT
+    table=2 actions=ct(commit,exec(set_field:0x60/0xf0->ct_mark,set_field:0x1/0x1->ct_label)),resubmit(,3)
+    table=3,ct_mark=0x65,ct_label=0x70000000000000001 actions=IN_PORT
+    """
+    with Switch(1, text, extension_share=1000) as switch:
+        for packet, mark in ((datagram(), 5), (datagram(1), 0x65), (datagram(), 0x65), (datagram(1), 0x65)):
+            verdicts, came = switch.through("a", [packet])
+            assert verdicts["mark"].tolist() == [mark]
+            assert came["a"] == [packet]
+        assert tables.entries(switch.table)["packets"][verdicts["record"][0]].tolist() == [2, 2]
+
+
+def test_force_makes_the_sender_the_opener():
+    text = "udp,tp_dst=53 actions=ct(commit)\npriority=5,ip actions=ct(table=1)\ntable=1 actions=ct(commit,force)"
+    with Switch(1, text) as switch:
+        switch.through("a", [datagram()])
+        verdicts, _ = switch.through("a", [datagram(1)])
+        assert verdicts["ct_state"].tolist() == [NEW]
+        verdicts, _ = switch.through("a", [datagram()])
+        assert verdicts["ct_state"].tolist() == [RPL]
+
+
 def test_after_ct_clear_it_is():
     text = "actions=ct(commit),ct_clear,ct(commit),IN_PORT"
     with Switch(1, text) as switch:
@@ -220,6 +247,7 @@ def _match(random):
         {"ct_state": Masked(EST, EST)},
         {"ct_state": Masked(RPL, RPL)},
         {"ct_state": Masked(INV, INV)},
+        {"mark": Masked(1, 1)},
     ]
     found = {}
     for one in random.choice(len(masks), int(random.integers(0, 3)), replace=False):
@@ -230,7 +258,9 @@ def _match(random):
 def _ct(random, next_table):
     number = int(random.choice([0, 2, 3]))
     zone_from = ZoneFrom(random.choice([ZoneFrom.NUMBER, ZoneFrom.NUMBER, *ZoneFrom]))
-    return Ct(0 if zone_from else number, zone_from, commit=bool(random.random() < 0.5), next_table=next_table)
+    commit = bool(random.random() < 0.5)
+    mark = Masked(int(random.choice([1, 2])), 3) if commit and random.random() < 0.4 else None
+    return Ct(0 if zone_from else number, zone_from, commit=commit, next_table=next_table, mark=mark)
 
 
 def _actions(random, table, tables):

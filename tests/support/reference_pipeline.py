@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import reference_rules
+import tables
 from zonetrack.service import rules_compile
 from zonetrack.service.rules import Ct, CtClear, Goto, InPort, Normal, Output
 from zonetrack.shm.layout import NO_RECORD, NO_TABLE, VERDICT, CtState, ZoneFrom
@@ -75,6 +76,10 @@ class Pipeline:
         zone = zone[ct.zone_from]
         known = packet["ct_state"] & CtState.TRK and packet["zone"] == zone
         if known and (packet["ct_state"] & CtState.INV or verdict["record"] != NO_RECORD):
+            if ct.commit and ct.mark is not None and not packet["ct_state"] & CtState.INV:
+                verdict = verdict.copy()
+                verdict["mark"] = packet["mark"] = int(verdict["mark"]) & ~ct.mark.mask | ct.mark.value
+                tables.entries(self.tracker.table)["mark"][verdict["record"]] = verdict["mark"]
             return verdict  # tracked there already
         asked = rules_compile._asked(ct)
         self._kept = [asked]
