@@ -93,8 +93,9 @@ def set_(
 ) -> None:
     """Change how packets of a zone are judged; it is set on its own from now on.
 
-    profile=netfilter|ovs (of connections that begin), loose, be_liberal, ignore_invalid_rst, seq_check and checksum=on|off,
-    max_retrans=N; and ports of control channels that a helper follows, 0 for none: ftp, tftp, sip, irc, pptp=PORT[,PORT...]
+    profile=netfilter|ovs (of connections that begin), loose, be_liberal, ignore_invalid_rst, seq_check, checksum and
+    early_drop=on|off, max_retrans=N; and ports of control channels that a helper follows, 0 for none: ftp, tftp, sip, irc,
+    pptp=PORT[,PORT...]
     """
     with reach(socket, instance) as ct:
         told = ct.zones.set(zone, **dict(settings))

@@ -15,6 +15,7 @@ from . import (
     counters,
     delete_list,
     entries,
+    eviction,
     expectations,
     helpers,
     index,
@@ -36,7 +37,8 @@ from .words import EIGHT, LOW_32, ONE, THIRTY_TWO, ZERO, u64
 _CREATED = offset(ENTRY, "created_ms")
 _NONE = u64(Reason.NONE)
 _NEW = u64(CtState.NEW) | u64(CtState.TRK)
-_HELPERS = u64(Setting.HELPERS)
+_HELPERS, _EARLY_DROP = u64(Setting.HELPERS), u64(Setting.EARLY_DROP)
+_FULL, _ZONE_FULL = u64(Reason.FULL), u64(Reason.ZONE_FULL)
 
 
 @kernel
@@ -126,6 +128,19 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
 
 
 @kernel
+def _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address, reason):
+    """Make a record over a limit, after others were driven out for it; returns as ``make``."""
+    memory.seldom()
+    for _ in range(eviction.VICTIMS_MAX):
+        if not eviction.evict(views, u64(parsed.zone), reason, u64(parsed.hash)):
+            break
+        reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
+        if reason != _FULL and reason != _ZONE_FULL:
+            break
+    return reason
+
+
+@kernel
 def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
     """A packet that found nothing: may it open a connection, and if it shall be committed, make one.
 
@@ -157,6 +172,8 @@ def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
     if reason == u64(Reason.INDEX_FULL) and delete_list.length(views) != ZERO:
         delete_list.run(views)  # what is in the way may be what we have deleted ourselves
         reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
+    if settings & _EARLY_DROP != ZERO and (reason == _FULL or reason == _ZONE_FULL):
+        reason = _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address, reason)
     if reason == u64(Reason.ADOPTED):
         counters.count(views, reason)
         return False

@@ -94,6 +94,7 @@ class Tracking:
     seq_check: bool = key(switch, True, "look at TCP windows", live=True)
     ignore_invalid_rst: bool = key(switch, False, "let resets through that cannot be right", live=True)
     checksum: bool = key(switch, True, "verify checksums", live=True)
+    early_drop: bool = key(switch, False, "over a limit, drive out a connection that is not assured", live=True)
     max_retrans: int = key(
         number(0, 255), MAX_RETRANS_DEFAULT, "of a segment, after which its connection has less to live", live=True
     )

@@ -150,7 +150,7 @@ def _about(arrival: Arrival) -> str:
 
 
 def _limit_of_zone(arrival: Arrival) -> list[str]:
-    return [f"a higher limit: zonetrack limits set --zone {arrival.zone} N"]
+    return [f"a higher limit: zonetrack limits set --zone {arrival.zone} N", "early_drop=on"]
 
 
 _CHECKSUM = with_("checksum=off")
@@ -224,7 +224,7 @@ ROWS: dict[str, Row] = {
     "FULL": Row(
         says("as many connections as there may be in all"),
         _FULL,
-        with_("a higher limit: zonetrack limits set --global N"),
+        with_("a higher limit: zonetrack limits set --global N", "early_drop=on"),
     ),
     "ZONE_FULL": Row(says("as many connections as there may be in its zone"), _FULL, _limit_of_zone),
     "INDEX_FULL": Row(
@@ -234,6 +234,11 @@ ROWS: dict[str, Row] = {
     "EXTENSION_FULL": Row(says("no extension record is left"), _FULL, with_("a larger extension_share")),
     "CLASH": Row(says("another connection has its reply tuple"), "a tuple belongs to one connection", NOTHING),
     "BUSY": Row(says("a lock was not had in time"), "nothing waits long for a lock", NOTHING),
+    "NAT_EXHAUSTED": Row(
+        says("each address and port that its rule allows is taken"),
+        "a tuple belongs to one connection",
+        with_("more addresses or ports in the rule"),
+    ),
     "EXPECTATIONS_FULL": Row(says("as many expectations as there may be"), _FULL, NOTHING),
 }
 """By the name of the reason."""

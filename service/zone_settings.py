@@ -24,6 +24,7 @@ SWITCHES = {
     setting.name.lower(): setting
     for setting in (
         *(Setting.LOOSE, Setting.BE_LIBERAL, Setting.IGNORE_INVALID_RST, Setting.SEQ_CHECK, Setting.CHECKSUM),
+        Setting.EARLY_DROP,
     )
 }
 """Settings that are on or off."""

@@ -51,7 +51,7 @@ Why a packet was invalid, why it was not committed, what became of a record: one
 counter in every worker. A packet has at most one reason."""
 
 ENUMS = (
-    *(layout.SegmentState, layout.Life, layout.Status, layout.Setting, layout.OnFull),
+    *(layout.SegmentState, layout.Life, layout.Status, layout.Setting),
     *(layout.Kind, layout.Attendance, layout.Step),
     *(layout.StoreFlag, layout.Assembly, layout.Wait),
 )

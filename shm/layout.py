@@ -409,9 +409,8 @@ QUOTA = np.dtype(
         ("count_lock", "u4"),  # guards count
         ("count", "u4"),  # reserved, LIVE or not yet freed
         ("limit", "u4"),  # most connections; UNLIMITED, 0 refuses all                        config
-        ("on_full", "u4"),  # OnFull                                                         config
         ("has_limit", "u4"),  # 0: limit follows the default for zones                        config
-        ("reserved", "u1", (40,)),
+        ("reserved", "u1", (44,)),
     ],
     align=True,
 )
@@ -429,6 +428,7 @@ class Setting(IntEnum):
     CHECKSUM = 1 << 4  # verify checksums
     NO_EXPIRY = 1 << 5  # replay: nothing ever expires
     OVS = 1 << 6  # new connections are judged by the rules of the `ovs` profile, else by those of `netfilter`
+    EARLY_DROP = 1 << 8  # a limit that refuses one of its connections drives out another that is not assured
     HELPERS = 1 << 7  # some of its connections get a helper: HELPER_RULES has a row for it
     OWN = 1 << 15  # set for this zone alone; zones without it are set as GLOBAL.settings says
 
@@ -439,13 +439,6 @@ POLICY_SHIFT = 24
 MAX_RETRANS_DEFAULT = 3
 SETTINGS_DEFAULT = Setting.LOOSE | Setting.SEQ_CHECK | Setting.CHECKSUM
 SETTINGS_WORD_DEFAULT = SETTINGS_DEFAULT | MAX_RETRANS_DEFAULT << MAX_RETRANS_SHIFT
-
-
-class OnFull(IntEnum):
-    """What becomes of a commit over the limit."""
-
-    REJECT = 0
-    EARLY_DROP = 1
 
 
 POLICY = np.dtype(
@@ -1591,7 +1584,7 @@ def digest() -> int:
     for name, dtype in SHARED.items():
         h.update(f"{name}{dtype.descr}{dtype.itemsize}".encode())
     for enum in (
-        *(Region, SegmentState, Life, Status, Setting, OnFull, Step, Kind, Attendance, Slab, SampleFlag),
+        *(Region, SegmentState, Life, Status, Setting, Step, Kind, Attendance, Slab, SampleFlag),
         *(Helper, ExpectationFlag, Foretold),
         *(StoreFlag, Assembly, Wait),
     ):

@@ -65,7 +65,7 @@ class Reason(IntEnum):
     EXPIRED_ON_LOOKUP = 60
     SPLIT = 61
     SWEPT = 62  # records that the sweep put on the delete list
-    EVICTED = 63  # early_drop
+    EVICTED = 63  # driven out by another when a limit was reached (early_drop)
     FLUSHED = 64
     PACKETS = 65
     BYTES = 66

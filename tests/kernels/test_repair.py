@@ -22,7 +22,11 @@ from zonetrack.kernels import repair as repairing
 from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.repair import repair
 from zonetrack.shm import roster
+<<<<<<< HEAD
 from zonetrack.shm.layout import VERDICT, Helper, Status, Step
+=======
+from zonetrack.shm.layout import VERDICT, Setting, Status, Step
+>>>>>>> 12b3b7f (kernels/eviction: over a limit a connection that is not assured goes, where a zone is set so (early_drop))
 from zonetrack.shm.reasons import Reason
 
 SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
@@ -118,9 +122,9 @@ def flushed(one):
         cursor = one.reclaim(1, word, cursor, 2)
 
 
-def packets_of(*packets, now_ms=NOW, action=None):
+def packets_of(*packets, now_ms=NOW, zone=0, action=None):
     """Return an operation: a burst."""
-    frames, buffers = bursts.frames_of(packets, action=action)
+    frames, buffers = bursts.frames_of(packets, zone, action=action)
     verdicts = np.zeros(len(buffers), VERDICT)
 
     def track(one):
@@ -146,6 +150,14 @@ def talked(one, other):
     ):
         packets_of(packet)(one)
     packets_of(bursts.udp(), bursts.udp(reply=True))(other)
+
+
+def crowded(one, other):
+    """A zone that has as many connections as it may, two of each, and drives them out."""
+    for who, ports in ((one, (1, 2)), (other, (3, 4))):
+        packets_of(*map(bursts.udp, ports), zone=1)(who)
+    tables.set_limit(one.table, 1, 4)
+    tables.zones(one.table)["settings"][1] |= Setting.EARLY_DROP
 
 
 LABELLED = asked.action(mark=5, mark_mask=7, label=1 << 100 | 3, label_mask=asked.ALL_128)
@@ -200,6 +212,10 @@ OPERATIONS = {
     "label by packets": (talked, packets_of(bursts.udp(), bursts.udp(reply=True), action=LABELLED)),
     "open with a label": (nothing, packets_of(*(bursts.udp(sport) for sport in range(2000, 2003)), action=LABELLED)),
     "force": (talked, packets_of(bursts.udp(reply=True), bursts.udp(), action=asked.action(force=True))),
+    "drive out": (
+        crowded,
+        packets_of(bursts.udp(77), bursts.udp(78), zone=1),
+    ),
     "expire and open": (talked, packets_of(bursts.udp(), bursts.tcp("S", 90_000), now_ms=1 << 32)),
     "foretell by packets": (with_helper, packets_of(helping.request())),
     "foretell again": (with_request, packets_of(helping.request())),

@@ -209,7 +209,7 @@ def test_a_limit_is_named_with_its_zone():
     bench.track(udp(), zone=4)
     told = explanations.explain(arrivals.of_sample(Samples(bench.table).of(bench.me)[-1]))
     assert (told["fate"], told["reason"], told["id"]) == ("not committed", "zone_full", None)
-    assert told["accepted_with"] == ["a higher limit: zonetrack limits set --zone 4 N"]
+    assert told["accepted_with"] == ["a higher limit: zonetrack limits set --zone 4 N", "early_drop=on"]
 
 
 def test_every_setting_that_is_named_is_one():

@@ -35,6 +35,7 @@ def test_a_new_table_has_the_defaults_of_both_profiles(settings):
         "ignore_invalid_rst": False,
         "seq_check": True,
         "checksum": True,
+        "early_drop": False,
         "max_retrans": 3,
     }
     assert not settings.own.any()

@@ -112,7 +112,6 @@ def test_records_of_different_writers_share_no_cache_line(dtype, sizes):
         (layout.SegmentState, layout.HEADER, "state"),
         (layout.Status, layout.ENTRY, "status"),
         (layout.Setting, layout.ZONE, "settings"),
-        (layout.OnFull, layout.QUOTA, "on_full"),
         (layout.Kind, layout.PARTICIPANT, "kind"),
         (layout.Attendance, layout.PARTICIPANT, "attendance"),
         (layout.CtState, layout.VERDICT, "ct_state"),
