@@ -146,8 +146,8 @@ class Names:
     """By name, from 1 in the order of the configuration."""
     policies: Mapping[str, int] = field(default_factory=dict)
     helpers: Mapping[str, int] = field(default_factory=dict)
-    invents_ports: bool = False
-    """Whether a port that is not known gets a number, for rules that are checked away from their service."""
+    is_away: bool = False
+    """Whether a port or policy that is not known will do, for rules that are checked away from their service."""
 
     def port(self, text: str) -> int:
         """Return the number of a port, by number or name.
@@ -157,11 +157,11 @@ class Names:
         """
         if text.isdecimal():
             number = int(text)
-            if not self.invents_ports and number not in self.ports.values():
+            if not self.is_away and number not in self.ports.values():
                 raise ValueError(f"there is no port {number}: {self._told()}")
             return number
         if text not in self.ports:
-            if not self.invents_ports:
+            if not self.is_away:
                 raise ValueError(f"there is no port {text!r}: {self._told()}")
             self.ports[text] = 1 + max(self.ports.values(), default=0)
         return self.ports[text]
@@ -177,6 +177,8 @@ class Names:
         """Return the number of a timeout policy, by number or name."""
         if text.isdecimal() and int(text) < POLICIES_MAX:
             return int(text)
+        if self.is_away and text not in self.policies and not text.isdecimal():
+            return 0
         return _one(text, self.policies, "timeout policy")
 
     def helper(self, text: str) -> int:

@@ -56,4 +56,4 @@ def check_file(path: str, names: Names | None = None) -> dict[str, Any]:
         RulesError: with all that is wrong, the file's name before it.
     """
     with of_file(path) as text:
-        return check(text, rules_file.format_of(path), names or Names(helpers=HELPERS, invents_ports=True))[1]
+        return check(text, rules_file.format_of(path), names or Names(helpers=HELPERS, is_away=True))[1]

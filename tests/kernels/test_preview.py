@@ -1,5 +1,6 @@
 """What the tracker would say is what it then says; and saying it changes nothing."""
 
+import asked
 import conversations
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ SAME = ("ct_state", "reason", "direction", "protocol", "zone", "mark", "state")
 
 class Desk:
     def __init__(self):
-        self.table = tables.small(500)
+        self.table = tables.small(500, extension_share=1000)
         self.worker, self.asker = tables.Participant(self.table), tables.Participant(self.table)
         self.copy, self.fields = np.zeros(preview.COPY_BYTES // 8, "u8"), np.zeros(1, FIELDS)
 
@@ -31,9 +32,10 @@ class Desk:
         del kept
         return verdict[0]
 
-    def track(self, data, commit=True, now_ms=NOW_MS):
+    def track(self, data, commit=True, now_ms=NOW_MS, action=None):
         """Return what it says."""
         frames, kept = frames_of([data])
+        frames["action"] = 0 if action is None else action.ctypes.data
         frames["flags"] = FrameFlag.COMMIT if commit else 0
         verdict = np.zeros(1, VERDICT)
         burst.track_burst(self.worker.views, u64(frames.ctypes.data), u64(1), u64(now_ms), u64(verdict.ctypes.data))
@@ -104,9 +106,10 @@ def test_an_expired_connection_is_none():
 def test_the_label_comes_with_it():
     desk = Desk()
     data = bytes(Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=1, dport=2))
-    assert desk.judge(data)["ct_state"] == CtState.TRK | CtState.NEW
-    desk.track(data)
-    desk.judge(data)
+    desk.track(data, action=asked.action(label=7 << 64 | 9, label_mask=asked.ALL_128, mark=5, mark_mask=asked.ALL_32))
+    assert desk.judge(data)["mark"] == 5
+    assert desk.copy[ENTRY_BYTES // 8 :].tolist() == [7, 9]
+    desk.judge(bytes(Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=1, dport=3)))
     assert desk.copy[ENTRY_BYTES // 8 :].tolist() == [0, 0]
 
 

@@ -14,8 +14,11 @@ def test_ports_by_name_and_number():
 
 
 def test_away_from_its_service_any_port_will_do():
-    names = Names(invents_ports=True)
+    names = Names(is_away=True)
     assert [names.port(text) for text in ("a", "b", "a", "9")] == [1, 2, 1, 9]
+    assert names.policy("any") == 0
+    with pytest.raises(ValueError, match="there is no timeout policy '64'"):
+        names.policy("64")
 
 
 def test_policies_and_helpers():
