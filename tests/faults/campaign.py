@@ -37,6 +37,7 @@ BATCHES, BATCH = 24, 512
 """What a client goes round in: new flows at first, and again when they have expired."""
 SHORT_MS = 20
 """A flow of the load expires so soon."""
+SAY_EVERY = 100
 KEEPER_EVERY, CONTROL_EVERY = 100, 20
 PACE_S = (0.0, 0.5)
 """Between two kills: each worker dies too seldom for the keeper to take it for one that cannot live."""
@@ -137,7 +138,7 @@ class Campaign:
                 "--workers",
                 WORKERS,
                 "--max-connections",
-                20_000,
+                65_536,
                 "--port",
                 f"shm:lab,queues={WORKERS},zone={LOAD_ZONE}",
             ),
@@ -177,6 +178,8 @@ class Campaign:
                 self._kill_worker(self.chance.randrange(WORKERS))
             if number % 7 == 0:
                 self._operate()
+            if number % SAY_EVERY == 0:
+                print(f"{number} of {kills}: {self.report}", flush=True)
         self.report.packets += self.load.end()
         self._judge()
         return self.report

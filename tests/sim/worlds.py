@@ -175,14 +175,15 @@ def brimming():
 
 @functools.cache
 def lopsided():
-    """A directory of four entries, two of which name the segment that is about to split: its split is a plain one."""
+    """A directory of eight entries, four of which name the segment that is about to split: its split is a plain one."""
     made = stage()
     maker = made.participants[0]
-    maker.made(tiny.aimed(12, prefix="00", pair=1), None, tiny.LATER)
-    maker.made(tiny.aimed(5, prefix="01", pair=1), None, tiny.LATER)  # 17 of one pair: 0 splits twice
+    maker.made(tiny.aimed(12, prefix="000", pair=1), None, tiny.LATER)
+    maker.made(tiny.aimed(5, prefix="001", pair=1), None, tiny.LATER)  # 17 of one pair: 0 splits three times
+    assert tables.depth_of(made.table, 0) == 3
     maker.made(np.concatenate([tiny.aimed(6, prefix="10"), tiny.aimed(6, prefix="11")]), None, tiny.LATER)
     keys = np.concatenate([tiny.aimed(3, prefix="10", skip=6), tiny.aimed(3, prefix="11", skip=6)])
-    choices = on(6, "find", *CHANGES, "make") + LIST + [("flush",)]
+    choices = [*on(6, "find", *CHANGES, "make", "make"), *4 * [("make", 2, 4, 5)], *LIST, ("flush",)]
     return World(made, keys, before=(0, 1, 3), choices=choices)
 
 
