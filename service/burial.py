@@ -5,6 +5,7 @@ Any process may do it, beside all the living: the keeper when a child has died, 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from ..kernels import repair
@@ -32,5 +33,10 @@ def bury_dead(table: Table) -> Burial:
     """Repair and bury all whose process is gone."""
     if all(place.alive for place in roster.present(table)):
         return Burial({}, [])
-    warmup.ensure()
+    _ensure_kernels()
     return Burial(*roster.lay_to_rest(table, lambda owner: bool(repair.repair(table.views(owner)))))
+
+
+@cache
+def _ensure_kernels() -> None:
+    warmup.ensure()

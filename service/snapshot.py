@@ -19,6 +19,7 @@ from ..kernels import walk
 from ..kernels.tcp_states import Tcp
 from ..shm.layout import CONNECTION, CONNECTION_BYTES, Slab, Status
 from ..shm.views import Table
+from . import waiting
 from .connections import parents_of
 from .filters import Wanted
 from .runner import Runner, now_ms
@@ -99,6 +100,8 @@ class Snapshot:
             before = place.cursor
             total += await self._runner.do(_delete, wanted.record, place)
             stuck = stuck + 1 if place.cursor == before else 0
+            if stuck:
+                await self._runner.do(lambda _: waiting.see_to(self._table))
             if stuck == STUCK_MAX:
                 raise BusyError(f"{total} were deleted, then a lock was not had", {"deleted": total})
         return total

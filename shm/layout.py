@@ -471,29 +471,23 @@ GLOBAL_BYTES = 128
 
 # ---------------------------------------------------------------------------------------------------- participants
 class Step(IntEnum):
-    """How far the one operation of a participant has come (PROTOCOL.md, repair)."""
+    """How far the one operation of a participant has come (PROTOCOL.md, repair); docs/protocol.md says what is not here."""
 
     NONE = 0
     UPDATE = 1
-    REOPEN = 2
     ALLOC = 3
     LOCKS = 4
     CREATE = 5
     SPLIT = 6
-    RESERVE = 7
-    RESERVE_WRITING = 8
     RESERVED = 9
     MARK = 10
-    FIND = 11
     CLEAR = 12
     CLEARED = 13
-    UNCOUNT = 14
     UNCOUNT_WRITING = 15
     UNCOUNTED = 16
     DETACH = 17
     RECLAIM = 18
     SEGFREE = 19
-    BATCH_CLEAR = 20  # delete list: clearing the slots of a segment's entries
     BATCH_UNCOUNT = 21
     BATCH_UNCOUNT_WRITING = 22
     BATCH_FREE = 23

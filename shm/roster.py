@@ -181,13 +181,13 @@ def present(table: Table) -> list[Place]:
 
 def taken(places: np.ndarray) -> list[Place]:
     """Return the places of PARTICIPANT[n] that are not empty."""
-    return [_read(index + 1, place) for index, place in enumerate(places) if place["attendance"]]
+    return [_read(int(index) + 1, places[index]) for index in np.flatnonzero(places["attendance"])]
 
 
 def dead(table: Table) -> list[int]:
     """Return the owner ids whose process is gone, marked DYING: repair them, then ``bury`` them."""
     with locked(table) as places:
-        gone = [index + 1 for index, place in enumerate(places) if place["attendance"] and not _alive(place)]
+        gone = _gone(places)
         for owner in gone:
             _move(places[owner - 1], Act.DIE)
         return gone
@@ -222,7 +222,7 @@ def lay_to_rest(table: Table, repair: Callable[[int], bool]) -> tuple[dict[int, 
     """
     buried: dict[int, Step] = {}
     with locked(table) as places:
-        left = [index + 1 for index, place in enumerate(places) if place["attendance"] and not _alive(place)]
+        left = _gone(places)
         for owner in left:
             _move(places[owner - 1], Act.DIE)
         steps = {owner: _step(places[owner - 1]) for owner in left}
@@ -235,6 +235,11 @@ def lay_to_rest(table: Table, repair: Callable[[int], bool]) -> tuple[dict[int, 
             if not left:
                 break
     return buried, left
+
+
+def _gone(places: np.ndarray) -> list[int]:
+    """Return the owner ids whose process is gone."""
+    return [int(index) + 1 for index in np.flatnonzero(places["attendance"]) if not _alive(places[index])]
 
 
 def _empty(table: Table, owner: int, place: np.void, act: Act) -> None:
