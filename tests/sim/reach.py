@@ -35,7 +35,7 @@ class Reach:
         for module in modules or _rooms():
             self._watch(module)
         self.reached.extend(bytes(len(self.names)))
-        self.steps = [0] * len(Step)
+        self.steps = [0] * (max(Step) + 1)
         self.seeds = [0] * len(self.names)
 
     def died_in(self, step):
