@@ -262,18 +262,22 @@ class Worker:
                 assert reason in REFUSED, reason
                 self._end(operations, reason.name, histories.NOTHING)
 
-    def _track(self, packets):
+    def _track(self, packets, action=0):
         frames, kept = datagrams.burst(packets)
+        frames["action"] = action
         verdicts = np.zeros(len(packets), VERDICT)
         views, now_ms = self.participant.views, self.play.now_ms
         burst.track_burst(views, u64(frames.ctypes.data), u64(len(packets)), u64(now_ms), u64(verdicts.ctypes.data))
         del kept
         return verdicts
 
-    def burst(self, *packets):
-        """Track a burst of datagrams: pairs of a key, and whether a connection shall be made for it."""
+    def burst(self, *packets, action=0):
+        """Track a burst of datagrams: pairs of a key, and whether a connection shall be made for it.
+
+        ``action`` is the address of what is asked of the connections.
+        """
         begun = [self._begin("packet", [key]) for key, _ in packets]
-        verdicts = self._track([datagrams.Packet(self.play.keys[key], commit) for key, commit in packets])
+        verdicts = self._track([datagrams.Packet(self.play.keys[key], commit) for key, commit in packets], action)
         for operations, (_, commit), verdict in zip(begun, packets, verdicts, strict=True):
             self._packet(operations, verdict, histories.THERE if commit else histories.FOUND)
 

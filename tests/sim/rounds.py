@@ -16,12 +16,13 @@ import datagrams
 import foretelling
 import histories
 import naive_audit
+import numpy as np
 import tables
 from foretelling import Wanted
 from simulation import Killed, Simulation
 from zonetrack.kernels import expectations, flush, memory, repair
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import GLOBAL, QUOTA, STEP_BITS, UNLIMITED, Region, Step, offset
+from zonetrack.shm.layout import ACTION, GLOBAL, QUOTA, STEP_BITS, UNLIMITED, Nat, Region, Step, offset
 
 from ..interleave.plays import SLICE, Fault, Worker
 from .worlds import SHORT_MS, WORKERS, WORLDS
@@ -34,6 +35,12 @@ LIVES_MAX = 3
 PATIENT = 400
 """Tries for a lock with which only the locks of the dead are not had."""
 TRIES_MAX = 2_000
+LABELS = np.zeros(1, ACTION)
+"""What a burst may ask of its connections."""
+LABELS["mark"], LABELS["mark_mask"], LABELS["label"], LABELS["label_mask"] = 7, 0xFF, 5, 0xFF
+TRANSLATIONS = np.zeros(1, ACTION)
+TRANSLATIONS["nat"], TRANSLATIONS["nat_ports"] = Nat.APPLY | Nat.SOURCE, (4000, 4002)
+TRANSLATIONS["nat_first"] = TRANSLATIONS["nat_last"] = (0, 0xC0000263)
 UNKNOWN = {
     "make": histories.MADE + histories.THERE,
     "mark": histories.REMOVED,
@@ -323,10 +330,18 @@ class Actor(Worker):
                 self.simulation.relax()
         raise Fault("a flush does not come to an end")
 
-    def burst(self, *packets):
+    def label(self, *packets):
+        """Track a burst whose connections get a mark and a label, made or found."""
+        super().burst(*packets, action=LABELS.ctypes.data)
+
+    def translate(self, *packets):
+        """Track a burst whose connections get another source, with one of a few ports."""
+        super().burst(*packets, action=TRANSLATIONS.ctypes.data)
+
+    def burst(self, *packets, action=0):
         """Track a burst; where connections expire a packet may delete one and then make another: two operations."""
         if not self.play.aging:
-            super().burst(*packets)
+            super().burst(*packets, action=action)
             return
         begun = [(self._begin("closed", [key]), self._begin("packet", [key])) for key, _ in packets]
         verdicts = self._track([datagrams.Packet(self.play.keys[key], commit) for key, commit in packets])

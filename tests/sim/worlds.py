@@ -292,11 +292,28 @@ def foretold():
     return World(stage(), tiny.aimed(2), before=(0, 1), choices=choices)
 
 
+@functools.cache
+def labelled():
+    """Connections that get labels, when they are made and later, where extensions are few."""
+    made = stage(extension_share=1000)
+    choices = [("label", (key, True)) for key in range(4)] + [("label", (key, False)) for key in range(4)]
+    choices += [("label", (1, True), (2, True), (1, False)), *on(4, "mark", "remove"), *LIST, ("flush",), burst(0, 3)]
+    return World(made, tiny.aimed(4), before=(0, 1), choices=choices)
+
+
+@functools.cache
+def translated():
+    """Connections that get another source, with fewer ports than connections: two keys, chosen again on a clash."""
+    choices = [("translate", (key, True)) for key in range(5)] + [("translate", (key, False)) for key in range(5)]
+    choices += [("translate", (1, True), (2, True), (3, True)), *on(5, "mark"), *LIST, ("flush",)]
+    return World(stage(extension_share=1000), tiny.aimed(5), choices=choices)
+
+
 WORLDS = {
     world.__name__: world
     for world in (
         *(roomy, brimming, lopsided, two_keys, two_zones, ageing, limited),
-        *(few_segments, few_records, full_lists, bursts, segments, foretold),
+        *(few_segments, few_records, full_lists, bursts, segments, foretold, labelled, translated),
     )
 }
 DRAWN = tuple(WORLDS)
