@@ -22,11 +22,7 @@ from zonetrack.kernels import repair as repairing
 from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.repair import repair
 from zonetrack.shm import roster
-<<<<<<< HEAD
-from zonetrack.shm.layout import VERDICT, Helper, Status, Step
-=======
-from zonetrack.shm.layout import VERDICT, Setting, Status, Step
->>>>>>> 12b3b7f (kernels/eviction: over a limit a connection that is not assured goes, where a zone is set so (early_drop))
+from zonetrack.shm.layout import VERDICT, Helper, Setting, Status, Step
 from zonetrack.shm.reasons import Reason
 
 SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
