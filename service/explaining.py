@@ -11,6 +11,7 @@ import numpy as np
 
 from ..kernels import replay
 from ..shm.layout import FRAME_BYTES, PARSED, SAMPLES_MAX, FrameFlag
+from ..shm.reasons import Reason
 from . import arrivals, explanations, warmup
 from .captures import Capture
 from .helper_rules import named_port
@@ -19,6 +20,9 @@ from .replay import Options, Replay, Source, record, survey
 from .samples import Samples
 
 __all__ = ["Options", "explained", "named_port", "survey"]
+
+
+NOT_TOLD = (Reason.NONE, Reason.NOIP, Reason.NOT_TRACKED)
 
 
 @dataclass
@@ -69,10 +73,12 @@ def _of_source(run: Explaining, source: Source, place: int, n: int | None) -> It
             for i, time_ns in enumerate(times.tolist()):
                 number += 1
                 sample = run.samples.get(place + number - 1)
-                wanted = sample is not None if n is None else n == number
-                if not wanted or number > source.packets:
-                    continue
+                if number > source.packets:
+                    break
                 verdict = run.verdicts[place + number - 1]
+                # a reason that came late, of a fragment that waited in vain, has no sample
+                if n != number if n is not None else verdict["reason"] in NOT_TOLD:
+                    continue
                 if sample is not None:
                     arrival = arrivals.of_sample(sample)
                     if not arrival.found:

@@ -3,7 +3,7 @@
 import conversations
 import pytest
 from bursts import CLIENT, SERVER, tcp, udp
-from scapy.all import UDP, Ether, Raw, wrpcap
+from scapy.all import IP, UDP, Ether, Raw, fragment, wrpcap
 from zonetrack.service.captures import CaptureError
 from zonetrack.service.explaining import Options, explained, survey
 from zonetrack.service.replay import Replay
@@ -56,6 +56,16 @@ def test_a_checksum_is_held_against_the_whole_packet(tmp_path):
     (told,) = explained([str(tmp_path / "z.pcap")], OPTIONS)
     assert told["expected"] == f"udp checksum 0x1234, 0x{right:04x} expected"
     assert told["accepted_with"] == ["checksum=off"]
+
+
+def test_fragments_that_wait_in_vain_are_told(tmp_path):
+    first, *_ = fragment(IP(src=CLIENT, dst=SERVER, id=7) / UDP(sport=7, dport=9) / Raw(bytes(3000)), 1400)
+    packets = [Ether() / first, udp()]
+    for packet, seconds in zip(packets, (0, 600), strict=True):
+        packet.time = 1767225600 + seconds
+    wrpcap(str(tmp_path / "z.pcap"), packets)
+    (told,) = explained([str(tmp_path / "z.pcap")], OPTIONS)
+    assert (told["n"], told["reason"], told["fate"]) == (1, "fragment_expired", "invalid")
 
 
 def test_a_packet_that_is_not_there(path):
