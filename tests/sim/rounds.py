@@ -51,6 +51,7 @@ UNKNOWN = {
     "closed": histories.PERHAPS,
     "sweep": histories.PERHAPS,
     "wipe": histories.PERHAPS,
+    "evicts": histories.PERHAPS,
 }
 """What an operation may have done that was killed, beside nothing."""
 
@@ -337,6 +338,16 @@ class Actor(Worker):
     def translate(self, *packets):
         """Track a burst whose connections get another source, with one of a few ports."""
         super().burst(*packets, action=TRANSLATIONS.ctypes.data)
+
+    def crowd(self, *packets):
+        """Track a burst where a limit lets those that are not assured be driven out: whichever, and again."""
+        keys = range(len(self.play.keys))
+        before, after = self._begin("evicts", keys), self._begin("evicts", keys)
+        super().burst(*packets)
+        for operation in after:  # what an earlier packet made may make room for a later one
+            operation.number = self.simulation.operations
+            self.simulation.operations += 1
+        self._end(before + after, "perhaps", histories.PERHAPS)
 
     def burst(self, *packets, action=0):
         """Track a burst; where connections expire a packet may delete one and then make another: two operations."""

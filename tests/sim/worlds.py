@@ -13,7 +13,7 @@ import numpy as np
 import tables
 import tiny
 from zonetrack.shm import roster
-from zonetrack.shm.layout import BLOCK_RECORDS, POOL_COUNT_SHIFT, Life, Slab
+from zonetrack.shm.layout import BLOCK_RECORDS, POOL_COUNT_SHIFT, Life, Setting, Slab
 
 from ..interleave.plays import NOW, SHORT, Play
 
@@ -293,6 +293,16 @@ def foretold():
 
 
 @functools.cache
+def crowded():
+    """A full zone whose connections drive each other out."""
+    made = stage()
+    tables.zones(made.table)["settings"][0] |= Setting.EARLY_DROP
+    choices = [("crowd", (key, True)) for key in range(5)] + [("crowd", (2, True), (3, True), (4, True))]
+    choices += [*on(5, "find", "remove"), *LIST, ("flush",)]
+    return World(made, tiny.aimed(5), before=(0, 1), limit=2, choices=choices)
+
+
+@functools.cache
 def labelled():
     """Connections that get labels, when they are made and later, where extensions are few."""
     made = stage(extension_share=1000)
@@ -313,7 +323,7 @@ WORLDS = {
     world.__name__: world
     for world in (
         *(roomy, brimming, lopsided, two_keys, two_zones, ageing, limited),
-        *(few_segments, few_records, full_lists, bursts, segments, foretold, labelled, translated),
+        *(few_segments, few_records, full_lists, bursts, segments, foretold, crowded, labelled, translated),
     )
 }
 DRAWN = tuple(WORLDS)
