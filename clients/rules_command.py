@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from .errors import ZonetrackError
+from .errors import BadParameterError, ZonetrackError
 from .options import as_json, print_json, reach, where
 
 CHECK = "zonetrack.service.rules_check"
@@ -65,7 +65,10 @@ def load(socket: str | None, instance: str | None, file: str, as_json: bool) -> 
         raise ZonetrackError(f"{file}: cannot be read: {error}") from error
     suffix = PurePath(file).suffix.lower().removeprefix(".")
     with reach(socket, instance) as ct:
-        told = ct.rules.load(text, suffix if suffix in ("toml", "json") else "text")
+        try:
+            told = ct.rules.load(text, suffix if suffix in ("toml", "json") else "text")
+        except BadParameterError as error:  # of the file, not of the command line
+            raise ZonetrackError(str(error)) from error
     _tell(told, as_json, f"generation {told['number']}: {told['rules']} rules")
 
 

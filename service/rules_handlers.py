@@ -6,6 +6,8 @@ Reading, compiling and waiting for workers is done on a thread of its own, one a
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from ..clients.errors import BadParameterError
@@ -13,9 +15,19 @@ from . import parameters, rules_file
 from .door import Rights
 from .handlers import Client, Desk, method
 from .parameters import Parameter
+from .rules import RulesError
 
 FORMAT = Parameter(parameters.one_of(rules_file.FORMATS), rules_file.TEXT)
 TEXT = Parameter(parameters.text)
+
+
+@contextlib.contextmanager
+def _as_parameter(name: str) -> Iterator[None]:
+    """Tell what is wrong with rules as what is wrong with a parameter."""
+    try:
+        yield
+    except RulesError as error:
+        raise BadParameterError(str(error), {"parameter": name}) from error
 
 
 @method("rules.get", Rights.READ)
@@ -27,13 +39,15 @@ async def rules_get(desk: Desk, client: Client) -> dict[str, Any]:
 @method("rules.check", Rights.READ, {"text": TEXT, "format": FORMAT})
 async def rules_check(desk: Desk, client: Client, text: str, format: str) -> dict[str, Any]:
     """Return what there is to tell of rules that might be loaded."""
-    return await asyncio.to_thread(desk.rules.check, text, format)
+    with _as_parameter("text"):
+        return await asyncio.to_thread(desk.rules.check, text, format)
 
 
 @method("rules.load", Rights.WRITE, {"text": TEXT, "format": FORMAT})
 async def rules_load(desk: Desk, client: Client, text: str, format: str) -> dict[str, Any]:
     """Let rules hold from now on, all of them or, where anything is wrong, none."""
-    return await asyncio.to_thread(desk.rules.load, text, format)
+    with _as_parameter("text"):
+        return await asyncio.to_thread(desk.rules.load, text, format)
 
 
 @method(

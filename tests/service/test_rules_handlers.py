@@ -2,7 +2,7 @@
 
 import pytest
 from served import Service
-from zonetrack.clients.errors import BadParameterError, FailedError
+from zonetrack.clients.errors import BadParameterError
 from zonetrack.service.door import Rights
 from zonetrack.service.handlers import METHODS
 
@@ -46,8 +46,9 @@ def test_rules_from_nothing_and_back(client):
 
 def test_complaints_are_told_line_by_line(client):
     for method in ("rules.check", "rules.load"):
-        with pytest.raises(FailedError) as caught:
+        with pytest.raises(BadParameterError) as caught:
             client.ask(method, text="tpc,actions=drop\nactions=output:wan\n")
+        assert caught.value.detail == {"parameter": "text"}
         assert str(caught.value).splitlines() == [
             "line 1: unknown field 'tpc': nearest is 'tp_src'",
             "line 2: there is no port 'wan': 1 is lab",
