@@ -51,6 +51,7 @@ from . import (
     intents,
     locks,
     memory,
+    samples,
     tuples,
 )
 from .jit import kernel
@@ -254,12 +255,14 @@ def follow(views, frame, parsed, now_ms, verdict_address):
     if record == entries.NONE:
         return
     entry = entries.address(views, record)
+    fields = entries.entry_at(entry)
+    if u64(fields.status) & _STATUS_HELPER == ZERO:  # it never gets one later
+        return
     intents.set_record(views, record, Step.UPDATE)
     if not locks.take(entry + entries.LOCK, views.me):
         intents.done(views)
         return
     result = foretold.NOTHING
-    fields = entries.entry_at(entry)
     is_alive = memory.acquire64(entry + entries.LIFE) == entries.life(Life.LIVE, ZERO, incarnation)
     is_ovs = u64(fields.status) & _STATUS_OVS != ZERO
     if is_alive and u64(fields.status) & _STATUS_HELPER != ZERO:
@@ -267,6 +270,8 @@ def follow(views, frame, parsed, now_ms, verdict_address):
         result = _read(views, record, entry, frame, parsed, way, now_ms)
         helper = u64(entries.extension_at(entries.extension_of(views, entry)).helper)
         _complete(views, record, incarnation, entry, helper, foretold.count_of(result), now_ms)
+        if result & foretold.REFUSED != ZERO:
+            samples.remember(views, entry, record)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
     if result == foretold.NOTHING:

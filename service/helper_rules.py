@@ -29,6 +29,8 @@ TCP, UDP = 6, 17
 PROTOCOLS = {Helper.FTP: TCP, Helper.TFTP: UDP, Helper.SIP: UDP, Helper.IRC: TCP, Helper.PPTP: TCP}
 """What each helper's control channel runs over."""
 NAMES = {helper.name.lower(): helper for helper in PROTOCOLS}
+OF_ANYBODY = frozenset({"irc"})
+"""Helpers that foretell connections from any address."""
 PORTS_MAX = (1 << 16) - 1
 
 Rules = dict[str, list[int]]

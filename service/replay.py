@@ -42,7 +42,7 @@ from ..shm.layout import (
 )
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial, leaving, warmup
+from . import burial, helper_rules, leaving, warmup
 from .captures import Capture, CaptureError
 from .crew import Crew, Death, shared
 from .helper_rules import HelperRules, Rules
@@ -77,6 +77,11 @@ class Options:
     verdicts: bool = False
     helpers: tuple[tuple[str, int], ...] = ()
     """Names of helpers and ports of their control channels."""
+
+    @property
+    def shards(self) -> int:
+        """Workers that there are: one where anybody may come as foretold, for packets are shared by their two addresses."""
+        return 1 if any(name in helper_rules.OF_ANYBODY for name, _ in self.helpers) else self.workers
 
     @property
     def settings(self) -> int:
@@ -164,7 +169,7 @@ class Replay:
         options, packets = self.options, self.survey.packets
         connections = options.max_connections or min(max(packets, CONNECTIONS_MIN), CONNECTIONS_MAX)
         # each worker may keep two chains of free records to itself, and none must go without for that
-        kept = 2 * BLOCK_RECORDS * options.workers
+        kept = 2 * BLOCK_RECORDS * options.shards
         size = min(connections + kept, layout.CONNECTIONS_MAX)
         share = HELPED_SHARE if options.helpers else 0
         self.table = segment.anonymous(Geometry(size, zones_in_use=1, extension_share=share))
@@ -181,7 +186,7 @@ class Replay:
         header["wall_offset_ms"] = int(self.survey.clock["first_ns"][0]) // 1_000_000 - BEGIN_MS
         self.verdicts = shared(VERDICT, packets if options.verdicts else 0)
         self.progress = shared(
-            np.dtype([("packets", "u8"), ("now_ms", "u8"), ("reserved", "u8", (6,))]), options.workers
+            np.dtype([("packets", "u8"), ("now_ms", "u8"), ("reserved", "u8", (6,))]), options.shards
         )
 
     @property
@@ -206,7 +211,7 @@ class Replay:
             look: called now and then with the packets that all workers have passed.
         """
         _load_kernels()
-        crew = Crew(self.options.workers, self.work)
+        crew = Crew(self.options.shards, self.work)
 
         def watch() -> None:
             for death in crew.deaths[len(self.deaths) :]:
@@ -228,7 +233,7 @@ class Replay:
         clock, state, scratch = self.clock(), record(REPLAY), Scratch()
         scratch.lend(state)
         state["results"] = self.verdicts.ctypes.data
-        state["shard"], state["shards"] = shard, self.options.workers
+        state["shard"], state["shards"] = shard, self.options.shards
         records = np.uint64(self.records_at_once)
         for source, place in self.survey.placed():
             state["packets"] = place

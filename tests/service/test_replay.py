@@ -234,6 +234,17 @@ def test_no_packets_at_all(capture):
     assert (run.survey.packets, list(connections.listed(run.table, run.now_ms))) == (0, [])
 
 
+def test_who_may_come_from_anywhere_is_related_whoever_has_his_packets(capture):
+    stream = helping.Stream(dport=6667)
+    offer = b"PRIVMSG friend :\1DCC SEND file %d 5000 1\1\r\n" % 0xC0000201
+    guests = [helping.syn(f"203.0.113.{n}", 1000, "192.0.2.1", 5000) for n in (1, 2)]
+    packets = [*stream.opened(), stream.say(offer), guests[0], stream.say(offer), guests[1]]
+    path = capture("x.pcap", [packet[IP] for packet in packets])
+    run = replayed([path], helpers=(("irc", 6667),), workers=3)
+    assert [label for label in labels_of(run) if label.startswith("R")] == ["R>", "R>"]
+    assert len(run.progress) == 1
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_helpers_are_given_by_port(capture, workers):
     path = capture("x.pcap", [p[IP] for p in (helping.request(), helping.answer(), helping.answer(3001))])
