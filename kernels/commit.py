@@ -29,7 +29,7 @@ from . import (
     tuples,
     zones,
 )
-from .jit import kernel
+from .jit import inlined, kernel
 from .stages import key_of, parsed_of
 from .verdicts import no_record, refuse, verdict_at
 from .words import EIGHT, LOW_32, ONE, THIRTY_TWO, ZERO, u64
@@ -141,33 +141,9 @@ def _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, ve
 
 
 @kernel
-def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
-    """A packet that found nothing: may it open a connection, and if it shall be committed, make one.
-
-    A connection that was foretold is related; its expectation is looked for only in zones that have any.
-
-    Returns:
-        False when it has to be found again: somebody else made the connection meanwhile, or its key is another now.
-    """
-    reason = track.opens(parsed, settings)
-    if reason != _NONE:
-        refuse(parsed, verdict_address, reason)
-        return True
-    shall_commit = u64(frame.flags) & u64(FrameFlag.COMMIT) != ZERO
-    expected = ZERO
-    if memory.acquire32(zones.expectations_address(views, u64(parsed.zone))) != ZERO:
-        if calls.complete(views, parsed, i):
-            return False
-        found = expectations.find(views, parsed, now_ms)
-        if found == expectations.FOUND and shall_commit:
-            found = expectations.claim(views, parsed, now_ms)
-        if found == expectations.BUSY:
-            refuse(parsed, verdict_address, u64(Reason.BUSY))
-            return True
-        expected = views.expected if found == expectations.FOUND else ZERO
-    no_record(verdict_address, parsed, _NEW if expected == ZERO else _NEW | u64(CtState.REL), ZERO, ZERO)
-    if not shall_commit:
-        return True
+def _commit(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address):
+    """Make a connection for a packet that may open one; returns as ``open_``."""
+    memory.apart()
     reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
     if reason == u64(Reason.INDEX_FULL) and delete_list.length(views) != ZERO:
         delete_list.run(views)  # what is in the way may be what we have deleted ourselves
@@ -182,3 +158,48 @@ def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
     elif expected != ZERO or u64(frame.action) != ZERO or settings & _HELPERS != ZERO:
         helpers.follow(views, frame, parsed, now_ms, verdict_address)
     return True
+
+
+@inlined
+def _shall_commit(frame):
+    return u64(frame.flags) & u64(FrameFlag.COMMIT) != ZERO
+
+
+@kernel
+def _open_foretold(views, frame, parsed, i, count, settings, now_ms, verdict_address):
+    """As ``open_``, in a zone that has expectations: a connection that was foretold is related."""
+    memory.seldom()
+    if calls.complete(views, parsed, i):
+        return False
+    found = expectations.find(views, parsed, now_ms)
+    if found == expectations.FOUND and _shall_commit(frame):
+        found = expectations.claim(views, parsed, now_ms)
+    if found == expectations.BUSY:
+        refuse(parsed, verdict_address, u64(Reason.BUSY))
+        return True
+    expected = views.expected if found == expectations.FOUND else ZERO
+    no_record(verdict_address, parsed, _NEW if expected == ZERO else _NEW | u64(CtState.REL), ZERO, ZERO)
+    if not _shall_commit(frame):
+        return True
+    return _commit(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
+
+
+@kernel
+def open_(views, frame, parsed, i, count, settings, now_ms, verdict_address):
+    """A packet that found nothing: may it open a connection, and if it shall be committed, make one.
+
+    What a packet pays that is not committed, where nothing was foretold, is here: two loads and no call.
+
+    Returns:
+        False when it has to be found again: somebody else made the connection meanwhile, or its key is another now.
+    """
+    reason = track.opens(parsed, settings)
+    if reason != _NONE:
+        refuse(parsed, verdict_address, reason)
+        return True
+    if memory.acquire32(zones.expectations_address(views, u64(parsed.zone))) != ZERO:
+        return _open_foretold(views, frame, parsed, i, count, settings, now_ms, verdict_address)
+    no_record(verdict_address, parsed, _NEW, ZERO, ZERO)
+    if not _shall_commit(frame):
+        return True
+    return _commit(views, frame, parsed, i, count, settings, ZERO, now_ms, verdict_address)
