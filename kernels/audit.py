@@ -14,6 +14,9 @@ Who may      while
     I9  no lock is held; a hint is 0 for a free record and never later than expiry for a LIVE one at rest
     X1  expectations in use are on their two chains, others on none                              at rest
     X2  counts of expectations equal content                                                     at rest
+    F1  fragments are on the one list that their words name                                      at rest
+    F2  counts of fragments equal content                                                        at rest
+    F3  a datagram that waits is found by its key                                                at rest
     I10 each FREE record is on exactly one list, each extension on one or of one record          at rest
 """
 
@@ -36,7 +39,19 @@ from ..shm.layout import (
     Slab,
     offset,
 )
-from . import audit_expectations, entries, expectations, index, intents, memory, segments, tuples, zones
+from . import (
+    audit_expectations,
+    audit_fragments,
+    entries,
+    expectations,
+    fragments,
+    index,
+    intents,
+    memory,
+    segments,
+    tuples,
+    zones,
+)
 from .findings import Finding, report
 from .jit import inlined, kernel
 from .words import FOUR, LOW_16, LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
@@ -44,6 +59,7 @@ from .words import FOUR, LOW_16, LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
 _SEGMENT_SIZE = u64(SEGMENT_BYTES)
 _DEPTH = offset(SEGMENT, "depth")
 _USED = u64(USED)
+_FIVE = u64(5)
 _PARTICIPANT_SIZE = u64(PARTICIPANT_BYTES)
 _DEPTH_LIMIT = u64(DEPTH_MAX)
 
@@ -80,6 +96,9 @@ def _audit_locks(views, out):
     holder = memory.acquire32(expectations.lock_address(views))
     if holder != ZERO:
         return report(out, Finding.LOCK_HELD, FOUR, ZERO, holder)
+    holder = memory.acquire32(fragments.lock_address(views))
+    if holder != ZERO:
+        return report(out, Finding.LOCK_HELD, _FIVE, ZERO, holder)
     globals_ = global_at(views.globals)
     if u64(globals_.count_lock) != ZERO:
         return report(out, Finding.LOCK_HELD, THREE, ZERO, u64(globals_.count_lock))
@@ -375,6 +394,7 @@ def audit_at_rest(views, segments_seen, directories_seen, slots_seen, content, l
     return (
         _audit_counts(views, content, out)
         and audit_expectations.audit(views, expected, expected_seen, u64(ZONES_MAX), out)
+        and audit_fragments.audit(views, out)
         and _audit_lists(views, u64(Slab.ENTRIES), listed, out)
         and _audit_lists(views, u64(Slab.EXTENSIONS), listed + views.records[0], out)
     )

@@ -42,6 +42,12 @@ class Finding(IntEnum):
     EXPECTATION_CHAIN = 27  # X1: expectation, chain, kind of chain: on it twice, not in use, or on a wrong one
     EXPECTATION_LOST = 28  # X1: expectation, times on chains: in use, but not on both, or the reverse
     EXPECTATION_COUNT = 29  # X2: zone (ZONES_MAX: all), count, content
+    FRAGMENT_LIST = 30  # F1: fragment, kind of list (free, datagram's, holder's), Wait: does not belong there
+    FRAGMENT_COUNT = 31  # F2: owner id (0: all), count, content
+    FRAGMENT_LOST = 32  # F1: fragments on the free list, on datagrams' and on holders': some are on none, or on two
+    DATAGRAM_LOST = (
+        33  # F3: datagram, Assembly, datagram + 1 that has its key; or how many are on no list, 0, where it ends
+    )
 
 
 _FINDING, _A, _B, _C = ZERO, EIGHT, u64(16), u64(24)

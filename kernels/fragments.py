@@ -63,7 +63,7 @@ _DATAGRAM, _FRAGMENT, _HOLDER, _VERDICT = (
 _LOCK, _COUNT, _DUE = offset(STORE, "lock"), offset(STORE, "count"), offset(STORE, "due_ms")
 _FREE_FRAGMENT, _FREE_DATAGRAM = offset(STORE, "free_fragment"), offset(STORE, "free_datagram")
 _HELD, _READY = offset(HOLDER, "held"), offset(HOLDER, "ready")
-KEY, _BUCKET_NEXT = offset(DATAGRAM, "key"), offset(DATAGRAM, "next")
+KEY, BUCKET_NEXT = offset(DATAGRAM, "key"), offset(DATAGRAM, "next")
 STATE, GENERATION, FIRST = offset(DATAGRAM, "state"), offset(DATAGRAM, "generation"), offset(DATAGRAM, "first")
 _WORD, NEXT, VERDICT = offset(FRAGMENT, "word"), offset(FRAGMENT, "next"), offset(FRAGMENT, "verdict")
 _BUCKETS_MASK = u64(FRAGMENTS_MAX - 1)
@@ -188,9 +188,15 @@ def unlock(views):
 
 
 @inlined
+def lock_address(views):
+    """Return the address of the lock."""
+    return views.store + _LOCK
+
+
+@inlined
 def is_locked_by(views, owner):
     """Return whether a participant has the lock."""
-    return memory.acquire32(views.store + _LOCK) == owner
+    return memory.acquire32(lock_address(views)) == owner
 
 
 # ------------------------------------------------------------------------------------------------ lists
@@ -219,7 +225,7 @@ def push_free_fragment(views, number):
 @inlined
 def push_free_datagram(views, number):
     """Put a datagram on the free list."""
-    push(views.store + _FREE_DATAGRAM, views.datagrams, _DATAGRAM, _BUCKET_NEXT, number)
+    push(views.store + _FREE_DATAGRAM, views.datagrams, _DATAGRAM, BUCKET_NEXT, number)
 
 
 @inlined
@@ -323,14 +329,14 @@ def find(views, key):
     for _ in range(FRAGMENTS_MAX):
         if number == ZERO or tuples.equal(datagram(views, number - ONE) + KEY, key):
             break
-        number = memory.read32(datagram(views, number - ONE) + _BUCKET_NEXT)
+        number = memory.read32(datagram(views, number - ONE) + BUCKET_NEXT)
     return number
 
 
 @kernel
 def new_datagram(views, key, expiry_ms, ovs):
     """Return an empty datagram + 1 in the bucket of its key, 0 when there is none."""
-    first = _pop(views.store + _FREE_DATAGRAM, views.datagrams, _DATAGRAM, _BUCKET_NEXT)
+    first = _pop(views.store + _FREE_DATAGRAM, views.datagrams, _DATAGRAM, BUCKET_NEXT)
     if first == ZERO:
         return first
     at = datagram(views, first - ONE)
@@ -344,7 +350,7 @@ def new_datagram(views, key, expiry_ms, ovs):
     fields.end = ZERO
     fields.bytes = ZERO
     fields.total = ZERO
-    push(bucket(views, key), views.datagrams, _DATAGRAM, _BUCKET_NEXT, first - ONE)
+    push(bucket(views, key), views.datagrams, _DATAGRAM, BUCKET_NEXT, first - ONE)
     bring_due(views, expiry_ms)
     return first
 
@@ -356,9 +362,9 @@ def leave_bucket(views, number):
     link = bucket(views, at + KEY)
     for _ in range(FRAGMENTS_MAX):
         if memory.read32(link) == number + ONE:
-            memory.release32(link, memory.read32(at + _BUCKET_NEXT))
+            memory.release32(link, memory.read32(at + BUCKET_NEXT))
             return
-        link = datagram(views, memory.read32(link) - ONE) + _BUCKET_NEXT
+        link = datagram(views, memory.read32(link) - ONE) + BUCKET_NEXT
 
 
 @inlined

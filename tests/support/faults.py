@@ -12,17 +12,25 @@ from zonetrack.kernels.audit import Finding
 from zonetrack.shm.layout import (
     BLOCK_RECORDS,
     CHAINS,
+    DATAGRAM,
     DUE_UNIT_MS,
     EXPECTATION,
     EXPECTATIONS_MAX,
+    FRAGMENT,
+    FRAGMENT_HOLDER_SHIFT,
+    FRAGMENTS_MAX,
+    HOLDER,
     LINE_SLOTS,
     POOL_COUNT_SHIFT,
+    STORE,
     USED,
     ZONES_MAX,
+    Assembly,
     Kind,
     Life,
     Region,
     Slab,
+    Wait,
 )
 
 ENTRIES, EXTENSIONS = Slab.ENTRIES, Slab.EXTENSIONS
@@ -557,3 +565,68 @@ def _(scene):
     _foretold(scene)
     tables.zones(scene.table)["expectations"][SPLIT] = 1
     return SPLIT, 1, 0
+
+
+# ------------------------------------------------------------------------------------------------ fragments
+def _store(scene):
+    """Return the store, its fragments and its datagrams."""
+    array = scene.table.array
+    return (
+        array(Region.FRAGMENTS, "store", STORE),
+        array(Region.FRAGMENTS, "fragments", FRAGMENT),
+        array(Region.FRAGMENTS, "datagrams", DATAGRAM),
+    )
+
+
+@fault(Finding.LOCK_HELD, "fragments")
+def _(scene):
+    _store(scene)[0]["lock"] = 9
+    return 5, 0, 9
+
+
+@fault(Finding.FRAGMENT_LIST, "state")
+def _(scene):
+    _store(scene)[1]["word"][7] = 1 << FRAGMENT_HOLDER_SHIFT | Wait.HELD
+    return 7, 0, Wait.FREE
+
+
+@fault(Finding.FRAGMENT_LIST, "outside")
+def _(scene):
+    _store(scene)[1]["next"][7] = FRAGMENTS_MAX + 5
+    return FRAGMENTS_MAX + 4, 0, Wait.FREE
+
+
+@fault(Finding.FRAGMENT_LIST, "holder")
+def _(scene):
+    scene.table.array(Region.FRAGMENTS, "holders", HOLDER)["ready"][3] = 8
+    return 7, 2, Wait.READY
+
+
+@fault(Finding.FRAGMENT_COUNT, "all")
+def _(scene):
+    _store(scene)[0]["count"] = 3
+    return 0, 3, 0
+
+
+@fault(Finding.FRAGMENT_COUNT, "holder")
+def _(scene):
+    scene.table.array(Region.FRAGMENTS, "holders", HOLDER)["held"][3] = 2
+    return 4, 2, 0
+
+
+@fault(Finding.FRAGMENT_LOST)
+def _(scene):
+    _store(scene)[1]["next"][FRAGMENTS_MAX - 2] = 0
+    return FRAGMENTS_MAX - 1, 0, 0
+
+
+@fault(Finding.DATAGRAM_LOST, "bucket")
+def _(scene):
+    _store(scene)[2]["state"][5] = Assembly.OPEN
+    return 5, Assembly.OPEN, 0
+
+
+@fault(Finding.DATAGRAM_LOST, "free")
+def _(scene):
+    _store(scene)[2]["next"][FRAGMENTS_MAX - 2] = 0
+    return 1, Assembly.FREE, 0

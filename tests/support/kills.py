@@ -15,6 +15,7 @@ import tables
 from simulation import Killed, Simulation
 from zonetrack.kernels import (
     audit,
+    audit_fragments,
     fragment_rules,
     fragments,
     late,
@@ -66,7 +67,7 @@ FRAGMENTS = 16
 @contextlib.contextmanager
 def few_fragments():
     """Let the store of fragments, and whoever repairs it, have a few of them; for tables of ``cut_store``."""
-    rooms = (fragment_rules, fragments, late, reassembly, repair_fragments)
+    rooms = (audit_fragments, fragment_rules, fragments, late, reassembly, repair_fragments)
     masked = fragments._BUCKETS_MASK
     for room in rooms:
         room.FRAGMENTS_MAX = FRAGMENTS
