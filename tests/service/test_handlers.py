@@ -132,7 +132,7 @@ def test_stats_have_everything(client):
     assert (stats["connections"], stats["limit"], stats["capacity"], stats["zones_in_use"]) == (40, 2000, 2000, 1)
     assert stats["counters"]["insert"] == 40
     assert stats["zones"] == [{"zone": 3, "count": 40}]
-    assert stats["ports"] == client.ask("ports") == [{"name": "lab", "queues": []}]
+    assert stats["ports"] == client.ask("ports") == [{"name": "lab", "zone": 0, "queues": []}]
     assert stats["workers"] == client.ask("workers")
     assert stats["control"]["requests"] > 0
     assert stats["uptime_s"] >= 0

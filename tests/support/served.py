@@ -51,7 +51,7 @@ class Service:
                 order=lambda order: child.say(order),
                 check_config=self.keeper["check_config"],
                 workers=lambda: [dict(worker) for worker in self.keeper["workers"]],
-                ports=lambda: [{"name": "lab", "queues": []}],
+                ports=lambda: [{"name": "lab", "zone": 0, "queues": []}],
                 bounds=Control(**self.bounds),
                 stall_s=self.stall_s,
             )
