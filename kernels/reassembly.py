@@ -73,6 +73,8 @@ _FRAGMENT_WORD = u64(0xFFF9)
 _DECIDED = u64(0xFFFFFFFF)
 _WHOLE_MAX = u64(BURST_PACKETS_MAX)
 _OVS = u64(Setting.OVS)
+_TCP, _UDP, _ICMPV6 = u64(6), u64(17), u64(58)
+_TCP_BYTES = u64(20)
 
 
 # ------------------------------------------------------------------------------------------------ what a fragment is
@@ -155,6 +157,21 @@ def _refused_unseen(views, parsed, more, size, captured, settings):
     if captured > fragments.BUFFER:
         return u64(Reason.FRAGMENT_TOO_LARGE)
     return _NONE
+
+
+@kernel
+def _lacks_headers(ip, ip_bytes, captured):
+    """Return whether the first fragment of an IPv6 datagram ends before its transport header does (RFC 7112 5)."""
+    chain = extensions.walk(ip, ip_bytes, captured, ZERO)
+    if extensions.reason(chain) != _NONE:
+        return False  # that is another fault, and found when the datagram is whole
+    protocol = extensions.protocol(chain)
+    least = ONE
+    if protocol == _TCP:
+        least = _TCP_BYTES
+    elif protocol == _UDP or protocol == _ICMPV6:
+        least = EIGHT
+    return ip_bytes < extensions.header_bytes(chain) + least
 
 
 # ------------------------------------------------------------------------------------------------ under the lock
@@ -394,6 +411,10 @@ def admit(views, frames, i, now_ms, verdict_address):
     ip, header, at, more = _read(views, frame, parsed)
     captured = u64(frame.captured_bytes)
     reason = _refused_unseen(views, parsed, more, u64(parsed.ip_bytes), captured, settings)
+    if reason == _NONE and at == ZERO and u64(parsed.family) != FOUR and settings & _OVS == ZERO:
+        header_room = captured - (ip - u64(frame.address))
+        if _lacks_headers(ip, u64(parsed.ip_bytes), header_room):
+            reason = u64(Reason.EXTENSION_HEADERS)
     if reason == _NONE and not fragments.lock(views):
         reason = u64(Reason.BUSY)
     if reason != _NONE:

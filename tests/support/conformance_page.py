@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from operator import le
 from pathlib import Path
 from typing import NamedTuple
 
 import conformance
 import corpus
-from conformance import ASPECTS, RUNS, Difference, Result
+from conformance import ASPECTS, RUNS, Difference, Result, TableDifference
 from zonetrack.shm.reasons import Reason
 
 INTRODUCTION = """\
@@ -24,27 +25,42 @@ Printed by `make conformance` (tests/support/conformance_page.py); change it the
 
 Others have tracked every packet of a corpus of public captures: Linux 6.18 (`kernel-*`) and Open vSwitch 4.0.90
 (`ovs-*`). Here the same captures went through `zonetrack replay`, each alone on a fresh table and on a clock that stands
-still, as it did for the others. Packets of which the other tracker has no verdict (not IP, not forwarded, still held as a
+still, as it did for the others. Addresses were mapped as they were for them, helpers had the same ports. Packets of which the other tracker has no verdict (not IP, not forwarded, still held as a
 fragment) are left out; where checksums were verified, so are captures in which a packet had been mended before it was sent.
 Captures are named by the beginnings of their SHA-256.
 """
 
 
 class Rule(NamedTuple):
-    """Why some packets differ."""
+    """Why some packets or connections differ."""
 
     text: str
-    holds: Callable[[str, Difference], bool]
-    """Of the run and the difference."""
+    packets: Callable[[Difference], bool]
+    connections: Callable[[TableDifference], bool]
+
+
+def _outgrown(one: TableDifference) -> bool:
+    """Whether a connection has the same packets, but more bytes to us."""
+    if one.aspect != "packets and bytes":
+        return False
+    return one.theirs[::2] == one.ours[::2] and all(map(le, one.theirs, one.ours))
 
 
 RULES = (
     Rule(
-        "The capture holds less of the packet than was sent, and not its transport header; the other tracker was sent "
-        "zeros for the rest, where `zonetrack` does not guess.",
-        lambda _, one: "p" in one.mended and one.reason is Reason.TRUNCATED,
+        "The capture holds less of a packet than its IP header says, and says itself that there was no more. The other "
+        "tracker was sent zeros for the rest; to `zonetrack`, as to a host, the packet is broken.",
+        lambda one: "p" in one.mended and one.reason in (Reason.TRUNCATED, Reason.L3_HEADER),
+        lambda one: "p" in one.mended,
+    ),
+    Rule(
+        "The capture says that there was more of an IPv6 packet on the wire than it holds, and the packet has no length of "
+        "its own. `zonetrack` counts the bytes that were on the wire; the other tracker was sent what the capture holds.",
+        lambda _: False,
+        _outgrown,
     ),
 )
+"""The first that holds is the one."""
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> Iterator[str]:
@@ -124,38 +140,39 @@ def _of(share: conformance.Share | None) -> str:
     return f"{share.right:,} of {share.count:,}" if share and share.count else ""
 
 
-def rule_of(run: str, difference: Difference) -> Rule | None:
-    """Return the first rule that holds."""
-    return next((rule for rule in RULES if rule.holds(run, difference)), None)
+def packet_rule(one: Difference) -> Rule | None:
+    """Return why a packet differs, None if no rule says."""
+    return next((rule for rule in RULES if rule.packets(one)), None)
+
+
+def connection_rule(one: TableDifference) -> Rule | None:
+    """Return why a connection differs, None if no rule says."""
+    return next((rule for rule in RULES if rule.connections(one)), None)
+
+
+def _code(text: object) -> str:
+    return f"`{text}`".replace("|", "\\|")
 
 
 def _differences(results: dict[str, Result]) -> Iterator[str]:
-    found: dict[Rule | None, Counter] = {}
+    packets, connections = Counter(), []
     for run, result in results.items():
         for one in result.differences:
-            kind = (run, _name(one.capture), one.theirs.rstrip("a"), one.ours.rstrip("a"), one.reason.name)
-            found.setdefault(rule_of(run, one), Counter())[kind] += 1
-    for rule, kinds in sorted(found.items(), key=lambda pair: pair[0] is None):
-        yield rule.text if rule else "Not there yet:"
-        yield ""
-        yield from table(
-            ("run", "capture", "packets", "theirs", "ours", "reason"),
-            (
-                (run, capture, n, *(f"`{label}`".replace("|", "\\|") for label in (theirs, ours)), reason)
-                for (run, capture, theirs, ours, reason), n in kinds.items()
-            ),
-        )
-    if any(result.table_differences for result in results.values()):
-        yield "Connections:"
-        yield ""
-        yield from table(
-            ("run", "capture", "connection", "aspect", "theirs", "ours"),
-            (
-                (run, _name(one.capture), *one[1:])
-                for run, result in results.items()
-                for one in result.table_differences
-            ),
-        )
+            labels = (_code(label.rstrip("a")) for label in (one.theirs, one.ours))
+            packets[packet_rule(one), (run, _name(one.capture), *labels, one.reason.name)] += 1
+        for one in result.table_differences:
+            row = (run, _name(one.capture), one.connection, one.aspect, one.theirs, one.ours)
+            connections.append((connection_rule(one), row))
+    for rule in (*RULES, None):
+        those = [(*row, n) for (why, row), n in packets.items() if why is rule]
+        others = [row for why, row in connections if why is rule]
+        if those or others:
+            yield rule.text if rule else "Without a rule:"
+            yield ""
+        if those:
+            yield from table(("run", "capture", "theirs", "ours", "reason", "packets"), those)
+        if others:
+            yield from table(("run", "capture", "connection", "aspect", "theirs", "ours"), others)
 
 
 def main(path: Path) -> None:

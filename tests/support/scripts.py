@@ -24,7 +24,8 @@ whenever they hold, but those that ``ovs`` has not.  Of ct_state the names are w
     proto N             any other protocol: len
 
 TCP, UDP and SCTP have ports 40000 and 80, or ``sport`` and ``dport``.  A payload may be written: ``"HELLO\\r\\n"``.
-``bytes A-B`` makes a fragment of those bytes above IP; ``number`` tells datagrams apart.
+``bytes A-B`` makes a fragment of those bytes above IP; ``number`` tells datagrams apart.  ``late new inv`` tells what became
+of fragments that had waited, in the order in which they came.
 
 A segment has a state of TCP, and with ``profile ovs`` those of both peers: ``ESTABLISHED/SYN_SENT``; others are ``live``.
 """
@@ -35,6 +36,8 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fragmented
+import naive_fragments
 import numpy as np
 import wire
 from bursts import Bench
@@ -44,6 +47,7 @@ from zonetrack.service import connections, labels
 from zonetrack.service.helper_rules import HelperRules
 from zonetrack.shm import segment
 from zonetrack.shm.layout import (
+    FRAGMENT,
     FRAME,
     VERDICT,
     ZONE,
@@ -90,6 +94,7 @@ class World:
         self.zone = self.bench.table.array(Region.CONTROL, "zones", ZONE)[:1]
         self.now_ms = BEGIN_MS
         self.latest: dict[str, bytes] = {}
+        self.sent = 0
 
     @property
     def is_ovs(self) -> bool:
@@ -129,9 +134,23 @@ class World:
         frames["address"], frames["link"] = octets.ctypes.data, Link.RAW_IP
         frames["captured_bytes"] = frames["wire_bytes"] = len(octets)
         frames["flags"] = FrameFlag.COMMIT
+        frames["ticket"] = self.sent
+        self.sent += 1
         at = np.uint64(frames.ctypes.data), np.uint64(verdicts.ctypes.data)
         burst.track_burst(self.bench.views, at[0], np.uint64(1), np.uint64(self.now_ms), at[1])
         return verdicts[0]
+
+    def late(self) -> list[str]:
+        """Return the ct_states of fragments that had to wait until now."""
+        found = {}
+        fragments = self.bench.table.array(Region.FRAGMENTS, "fragments", FRAGMENT)
+        scratch = naive_fragments.scratch(self.bench.views)
+        while fragmented.collect(self.bench.views, np.uint64(self.now_ms)):
+            for number in scratch["late"][: int(scratch["late_count"])]:
+                found[int(fragments[int(number)]["ticket"])] = ct_state_of(
+                    fragments[int(number)]["verdict"], self.is_ovs
+                )
+        return [found[ticket] for ticket in sorted(found)]
 
     def connections(self) -> list[dict[str, Any]]:
         """Return what is alive."""
@@ -140,7 +159,7 @@ class World:
     def connection(self, verdict: Any) -> dict[str, Any] | None:
         """Return the connection of a verdict, if it is there still; of one that names none, the only one that is there."""
         alive = self.connections()
-        if verdict["incarnation"]:
+        if verdict["incarnation"] and not verdict["flags"] & VerdictFlag.HELD:
             number = int(verdict["incarnation"]) << 32 | int(verdict["record"])
             return next((one for one in alive if one["id"] == number), None)
         return alive[0] if len(alive) == 1 else None
@@ -173,7 +192,11 @@ def run(path: Path, family: int) -> list[Difference]:
             name, port = rest.split()
             world.help(name, int(port))
         else:
-            expected, seen = _wait(world, text) if text.startswith("+") else _packet(world, text)
+            expected, seen = (
+                _late(world, rest)
+                if word == "late"
+                else (_wait(world, text) if text.startswith("+") else _packet(world, text))
+            )
             if expected != seen:
                 differences.append(Difference(number, text, expected, seen))
     world.close()
@@ -192,6 +215,10 @@ def _wait(world: World, text: str) -> tuple[tuple, tuple]:
     world.wait(float(fields["seconds"]))
     alive = world.connections()
     return (fields["state"], fields["fate"]), (state_of(alive[0] if alive else None), "live" if alive else "swept")
+
+
+def _late(world: World, text: str) -> tuple[tuple, tuple]:
+    return tuple(text.split()), tuple(world.late())
 
 
 def _packet(world: World, text: str) -> tuple[tuple, tuple]:
