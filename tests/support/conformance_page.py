@@ -25,9 +25,11 @@ Printed by `make conformance` (tests/support/conformance_page.py); change it the
 
 Others have tracked every packet of a corpus of public captures: Linux 6.18 (`kernel-*`) and Open vSwitch 4.0.90
 (`ovs-*`). Here the same captures went through `zonetrack replay`, each alone on a fresh table and on a clock that stands
-still, as it did for the others. Addresses were mapped as they were for them, helpers had the same ports. Packets of which the other tracker has no verdict (not IP, not forwarded, still held as a
-fragment) are left out; where checksums were verified, so are captures in which a packet had been mended before it was sent.
-Captures are named by the beginnings of their SHA-256.
+still, as it did for the others. Addresses were mapped as they were for them, helpers had the same ports.
+
+Packets of which the other tracker has no verdict (not IP, not forwarded, still held as a fragment) are left out; where
+checksums were verified, so are captures in which a packet had been mended before it was sent. Of a file with a fault, what
+stands before it is compared. Captures are named by the beginnings of their SHA-256.
 """
 
 
