@@ -1,7 +1,7 @@
 """What users of other trackers ran into, packet by packet (tests/data/bug-reports.json), through parser and tracker.
 
 Each case has raw packets, the verdict and table of a live Linux 6.18, and what is right.  Where the two differ, WRONG says
-so; cases about what is not of this tracker's matter here (NAT, limits) are left out by name.
+so; cases about the translation of addresses are left out by name.
 A live Open vSwitch 4.0.90 was sent the same packets, and the `ovs` profile does as it did, right or wrong.
 """
 
@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 import scripts
+import tables
 import tracker
+import wire
 from parsing import parsed_of
 from zonetrack.service import labels
-from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, Setting, Status
+from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, CtState, Setting, Status
 
 DATA = Path(__file__).parent / "data"
 CASES = {case["n"]: case for case in json.loads((DATA / "bug-reports.json").read_text())}
@@ -160,7 +162,66 @@ def test_case_as_open_vswitch(number):
         assert all(-1 <= one[3] - other[3] <= 1 for one, other in zip(rows, expected, strict=True)), step["do"]
 
 
+# ---------------------------------------------------------------------------------------------------- told in words
+def flow(number, family=4):
+    """Return a UDP datagram of the flow of that number."""
+    return wire.udp("c", (1_000 + number, 53), b"").packet(family)
+
+
+def shake_hands(world, port):
+    """Open a connection from a port; returns the labels."""
+    ports = {"c": (port, 80), "s": (80, port)}
+    steps = (("c", "S", 1_000, 0), ("s", "SA", 5_000, 1_001), ("c", "A", 1_001, 5_001))
+    verdicts = [
+        world.track(wire.tcp(side, ports[side], flags, seq, ack, 9_000, "", b"").packet(4))
+        for side, flags, seq, ack in steps
+    ]
+    return [labels.label(*(int(one[name]) for name in ("ct_state", "direction", "flags"))) for one in verdicts]
+
+
+def test_case_57_a_flush_leaves_nothing_of_its_zone():
+    world = scripts.World(4)
+    for number in range(50):
+        world.track(flow(number, 4 if number % 2 else 6))
+    assert len(world.connections()) == 50
+    tables.Participant(world.bench.table).flush(0)
+    assert world.connections() == [] and world.bench.count() == 0
+    world.close()
+
+
+def test_case_59_a_flood_drives_out_itself_and_no_connection_in_use():
+    world = scripts.World(4)
+    world.set("early_drop")
+    tables.set_limit(world.bench.table, 0, 20)
+    for port in range(10):
+        assert shake_hands(world, 1_000 + port) == ["N>", "E<", "E>a"]
+    for port in range(60):
+        world.track(wire.tcp("c", (5_000 + port, 80), "S", 1, 0, 9_000, "", b"").packet(4))
+    assured = [one for one in world.connections() if "assured" in one["status"]]
+    assert len(assured) == 10 and len(world.connections()) <= 20
+    assert world.bench.counter(tracker.Reason.EVICTED) > 0
+    for port in range(10):
+        assert shake_hands(world, 2_000 + port) == ["N>", "E<", "E>a"]
+    refused = world.bench.counter(tracker.Reason.ZONE_FULL)
+    verdict = world.track(wire.tcp("c", (9_000, 80), "S", 1, 0, 9_000, "", b"").packet(4))
+    assert int(verdict["reason"]) == tracker.Reason.ZONE_FULL and not verdict["incarnation"]
+    assert world.bench.counter(tracker.Reason.ZONE_FULL) == refused + 1
+    assert all("assured" in one["status"] for one in world.connections()) and len(world.connections()) == 20
+    world.close()
+
+
+def test_case_63_families_are_apart(monkeypatch):
+    """Addresses of either family that are the same number are not the same address."""
+    monkeypatch.setitem(wire.HOSTS, "c", {4: "192.0.2.1", 6: "::192.0.2.1"})
+    monkeypatch.setitem(wire.HOSTS, "s", {4: "198.51.100.1", 6: "::198.51.100.1"})
+    world = scripts.World(4)
+    for family in (4, 6):
+        assert world.track(flow(1, family))["ct_state"] == CtState.TRK | CtState.NEW
+    assert len(world.connections()) == 2
+    world.close()
+
+
 def test_no_case_is_forgotten():
     nat = {33, 41, 55}
-    limits_and_lookup = {57, 59, 63}
-    assert set(CASES) == set(OF_TRACKING) | set(OF_TABLES) | nat | limits_and_lookup
+    in_words = {57, 59, 63}
+    assert set(CASES) == set(OF_TRACKING) | set(OF_TABLES) | nat | in_words
