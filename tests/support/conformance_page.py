@@ -7,6 +7,7 @@ verdicts, our reason, what was done to the packet before the other tracker saw i
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from operator import le
@@ -169,7 +170,7 @@ def _differences(results: dict[str, Result]) -> Iterator[str]:
         those = [(*row, n) for (why, row), n in packets.items() if why is rule]
         others = [row for why, row in connections if why is rule]
         if those or others:
-            yield rule.text if rule else "Without a rule:"
+            yield textwrap.fill(rule.text, 120) if rule else "Without a rule:"
             yield ""
         if those:
             yield from table(("run", "capture", "theirs", "ours", "reason", "packets"), those)
