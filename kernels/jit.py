@@ -81,14 +81,17 @@ def kernel(func: F) -> F:
     """Compile ``func`` in nopython mode, without the GIL, cached on disk.
 
     ``forceinline=False`` is not the default: left out, numba takes it over from whichever caller is compiled first, and
-    one ``inlined`` caller would force a kernel, and all that it calls, into every place that uses it.
+    one ``inlined`` caller would force a kernel, and all that it calls, into every place that uses it.  Nobody takes a
+    kernel's address, so numba need not make the wrapper for that: a tenth of the time to compile.
     """
-    return cast(F, numba.njit(cache=CACHED, nogil=True, error_model="numpy", forceinline=False)(func))
+    return cast(
+        F, numba.njit(cache=CACHED, nogil=True, error_model="numpy", no_cfunc_wrapper=True, forceinline=False)(func)
+    )
 
 
 def inlined(func: F) -> F:
     """Like ``kernel``, for what is too small to be called: LLVM always pulls it into its callers."""
     return cast(
         F,
-        numba.njit(cache=CACHED, nogil=True, error_model="numpy", forceinline=True)(func),
+        numba.njit(cache=CACHED, nogil=True, error_model="numpy", no_cfunc_wrapper=True, forceinline=True)(func),
     )

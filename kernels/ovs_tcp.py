@@ -63,7 +63,6 @@ _OPENING, _ILLEGAL = u64(Mark.OPENING), u64(Mark.ILLEGAL)
 _REOPEN, _AGAIN = u64(Handling.REOPEN), u64(Handling.AGAIN)
 _CLOSED, _SYN_SENT = u64(Peer.CLOSED), u64(Peer.SYN_SENT)
 _FIRST = u64(timeouts.OVS | Timeout.TCP_SYN_SENT)
-_FIRST_TERM = u64(int(outcome.term(_FIRST, _FIRST)))
 _RESTART = u64(Outcome.RESTART) | outcome.KEEP_EXPIRY
 _SEQ_CHECK = u64(Setting.SEQ_CHECK)
 _TORN = u64(Status.TORN)
@@ -168,7 +167,7 @@ def begin(entry, parsed):
     receiver.seqhi = ONE
     receiver.max_win = ONE
     entry_at(entry).state = ovs_tcp_states.both(_SYN_SENT, _CLOSED, ZERO)
-    return _FIRST_TERM
+    return outcome.term(_FIRST, _FIRST)
 
 
 @kernel
@@ -269,7 +268,7 @@ def update(entry, way, parsed, settings):
             return _RESTART
         if handling == _AGAIN:
             record.state = ovs_tcp_states.both(_SYN_SENT, from_receiver, way)
-            return outcome.passed(_FIRST_TERM) | outcome.NEW_AGAIN
+            return outcome.passed(outcome.term(_FIRST, _FIRST)) | outcome.NEW_AGAIN
 
     sender = peer_at(peer_address(protocol, way))
     receiver = peer_at(peer_address(protocol, ONE - way))

@@ -3,7 +3,8 @@
 Kernels compile when they are first called, and that takes most of a minute.  So whoever starts workers calls ``ensure``
 first: where the cache is cold it says so on stderr and calls each entry kernel once, on a table of a few records and a
 burst of nothing, which compiles it and all that it calls.  Parallel filling of one cache has crashed others; here a
-file lock lets one process fill it, and the others wait.
+file lock lets one process fill it, and the others wait.  Where there is a second processor, a second process compiles what
+the way of a packet does not need, into a cache of its own, and hands that over when it is done.
 
 A page beside the compiled kernels, WARM, says for which sources and processor they were compiled, which pieces were
 called, and the seconds that each kernel took.
@@ -14,7 +15,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,6 +55,8 @@ from ..shm.queues import Loop, Queues
 from ..shm.sizing import Geometry
 from . import audit
 
+SPINE = ("poll.poll", "replay.run", "preview.judge")
+"""The pieces that packets go through: two thirds of all work, and most of it on one kernel after the other."""
 WARM = "warm.json"
 LOCK = "lock"
 NOTICE = "compiling kernels: this takes about a minute, once on this machine"
@@ -203,12 +209,11 @@ def say_progress(text: str) -> None:
 
 
 def compile_pieces(names: list[str]) -> dict[str, float]:
-    """Call some pieces once; where that has to compile something, say so before and after.
+    """Call some pieces once; where that has to compile something, say so before.
 
     Returns:
         Seconds of each kernel that was compiled; those that were loaded from the cache are not among them.
     """
-    began = time.perf_counter()
     stopwatch = Stopwatch(first=lambda: click.echo(NOTICE, err=True))
     stage = Stage()
     register("numba:compile", stopwatch)
@@ -219,9 +224,46 @@ def compile_pieces(names: list[str]) -> dict[str, float]:
     finally:
         unregister("numba:compile", stopwatch)
         say_progress("")
-    if stopwatch.seconds:
-        click.echo(f"compiled {len(stopwatch.seconds)} kernels in {time.perf_counter() - began:.1f} s", err=True)
     return stopwatch.seconds
+
+
+@contextmanager
+def compiled_beside(names: list[str], directory: Path) -> Iterator[dict[str, float]]:
+    """Have a second process compile some pieces meanwhile; behind it they are in the cache, if that process could do it.
+
+    Only where the cache is empty, for that process does not look into it.
+
+    Yields:
+        The seconds of each kernel that it has compiled, filled in at the end.
+    """
+    seconds: dict[str, float] = {}
+    is_cold = not any(directory.glob("*/*.nbi"))
+    if not names or not is_cold or len(os.sched_getaffinity(0)) == 1:
+        yield seconds
+        return
+    with tempfile.TemporaryDirectory(prefix="beside-", dir=directory) as own:
+        environment = os.environ | {"NUMBA_CACHE_DIR": own}
+        command = [sys.executable, "-m", "zonetrack.service.warmup", *names]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            try:
+                yield seconds
+                said, _ = process.communicate()
+            finally:
+                process.kill()
+        if process.returncode == 0:
+            hand_over(Path(own), directory)
+            seconds.update(json.loads(said))
+
+
+def hand_over(source: Path, target: Path) -> None:
+    """Move compiled kernels to a cache that has not got them: first the code, then the index that names it."""
+    for index in source.glob("*/*.nbi"):
+        place = target / index.relative_to(source).parent
+        if not (place / index.name).exists():
+            place.mkdir(exist_ok=True)
+            for code in index.parent.glob(f"{index.stem}.*.nbc"):
+                shutil.move(code, place / code.name)
+            shutil.move(index, place / index.name)
 
 
 def ensure() -> dict[str, float]:
@@ -246,7 +288,13 @@ def ensure() -> dict[str, float]:
         missing = warm.missing()
         if not missing:
             return {}
-        seconds = compile_pieces(missing)
+        began = time.perf_counter()
+        spine = [name for name in missing if name in SPINE]
+        with compiled_beside([name for name in missing if name not in SPINE] if spine else [], directory) as beside:
+            seconds = compile_pieces(spine or missing)
+        seconds = beside | seconds | compile_pieces(missing)
+        if seconds:
+            click.echo(f"compiled {len(seconds)} kernels in {time.perf_counter() - began:.1f} s", err=True)
         write_warm(directory, Warm(warm.built_for, list(PIECES), warm.seconds | seconds))
         return seconds
 
@@ -294,3 +342,7 @@ def command(again: bool, as_json: bool) -> None:
         click.echo(f"{took:7.2f} s  {name}")
     click.echo(f"{sum(ordered.values()):7.2f} s  {len(ordered)} kernels", err=True)
     click.echo(f"compiled now: {len(compiled)}; cache: {directory if jit.CACHED else 'none'}", err=True)
+
+
+if __name__ == "__main__":
+    json.dump(compile_pieces(sys.argv[1:]), sys.stdout)
