@@ -62,7 +62,17 @@ def test_who_answers(ask, service):
         "audit",
         "stop",
     }
-    asked |= {"limits.get", "limits.set", "limits.unset", "timeouts.get", "timeouts.set", "config.reload"}
+    asked |= {"limits.get", "limits.set", "limits.unset", "config.reload", "explain.recent", "expectations"}
+    asked |= {
+        "timeouts.get",
+        "timeouts.set",
+        "timeouts.unset",
+        "zones.set",
+        "zones.unset",
+        "fragments.get",
+        "fragments.set",
+    }
+    asked |= {"rules.get", "rules.check", "rules.load", "rules.trace", "rules.clear"}
     assert set(told["methods"]) == asked, "a method that clients do not know, or the other way round"
 
 
@@ -134,12 +144,53 @@ def test_timeouts(ask):
     ask(lambda ct: ct.timeouts.set(3, {"udp": 5.5, "tcp_established": 7200}))
     ask(lambda ct: ct.timeouts.set_zone(9, 3))
     told = ask(lambda ct: ct.timeouts.get(policy=3))
-    assert (told["policies"][0]["timeouts"]["udp"], told["zones"]) == (5.5, [{"zone": 9, "policy": 3}])
+    assert (told["policies"][0]["timeouts"]["udp"], told["zones"]) == (5.5, [{"zone": 9, "policy": 3, "name": None}])
     ask(lambda ct: ct.timeouts.set(3, {"udp": None, "tcp_established": None}))
     ask(lambda ct: ct.timeouts.set_zone(9, 0))
     assert [policy["policy"] for policy in ask(lambda ct: ct.timeouts.get())["policies"]] == [0]
     with pytest.raises(errors.UnknownParameterError, match=r"udp_steam.*did you mean udp_stream"):
         ask(lambda ct: ct.timeouts.set(3, {"udp_steam": 5}))
+
+
+def test_settings_of_a_zone(ask):
+    ask(lambda ct: ct.zones.set(7, profile="ovs", loose=False, max_retrans=5))
+    [told] = ask(lambda ct: ct.zones(zone=7))
+    assert (told["settings"]["profile"], told["settings"]["max_retrans"]) == ("ovs", 5)
+    ask(lambda ct: ct.zones.unset(7))
+    with pytest.raises(errors.NothingMatchedError):
+        ask(lambda ct: ct.zones.unset(7))
+    with pytest.raises(errors.UnknownParameterError):
+        ask(lambda ct: ct.zones.set(7, lose=False))
+
+
+def test_fragments(ask):
+    before = ask(lambda ct: ct.fragments.get())
+    ask(lambda ct: ct.fragments.set(v4=False, max=10))
+    told = ask(lambda ct: ct.fragments.get())
+    assert (told["v4"], told["max"]) == (False, 10)
+    ask(lambda ct: ct.fragments.set(v4=before["v4"], max=before["max"]))
+    with pytest.raises(errors.BadParameterError):
+        ask(lambda ct: ct.fragments.set(min_v4=1))
+
+
+def test_rules(ask):
+    rules = "priority=1,tcp actions=ct(commit,zone=3)"
+    assert ask(lambda ct: ct.rules.check(rules))
+    ask(lambda ct: ct.rules.load(rules))
+    assert "tcp" in str(ask(lambda ct: ct.rules.get()))
+    packet = "in_port=1,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1,tp_dst=2"
+    try:
+        assert "commit" in str(ask(lambda ct: ct.rules.trace(packet)))
+    finally:
+        ask(lambda ct: ct.rules.clear())
+    with pytest.raises(errors.BadParameterError):
+        ask(lambda ct: ct.rules.load("priority=1,tpc actions=drop"))
+
+
+def test_what_is_foretold_and_what_was_invalid(ask):
+    assert ask(lambda ct: ct.expectations()) == []
+    told = ask(lambda ct: ct.explain(limit=5))
+    assert len(told) <= 5 and {each["fate"] for each in told} <= {"invalid", "not committed", "let by"}
 
 
 def test_figures(ask, filled):

@@ -92,7 +92,7 @@ def test_done_takes_back_the_step_and_leaves_the_rest(me):
 def test_the_lines_of_others_are_left_alone(me):
     other = tables.Participant(me.table)
     before = roster.participants(me.table)[[index for index in range(256) if index != other.me - 1]].tobytes()
-    say(other.views, u64(WITH_COUNTS), u64(Step.RESERVE_WRITING), u64(5), u64(6))
+    say(other.views, u64(WITH_COUNTS), u64(Step.CREDIT_WRITING), u64(5), u64(6))
     after = roster.participants(me.table)[[index for index in range(256) if index != other.me - 1]].tobytes()
     assert after == before
-    assert other.step is Step.RESERVE_WRITING
+    assert other.step is Step.CREDIT_WRITING
