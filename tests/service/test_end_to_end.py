@@ -118,6 +118,7 @@ def test_captures_get_the_labels_that_replay_gives(serve, tmp_path, queues):
 def test_the_corpus_gets_the_labels_that_replay_gives(serve, record_property):
     """Packet by packet, but for captures with frames that are longer than a port has room for.
 
+    Nor those with fragments that lack others: they would be waited for, and might go with some of the next capture.
     Whether a connection is assured is left out: UDP is after two seconds, for which no port waits.
     """
     captures = {str(path): [] for path in corpus.present()}
@@ -130,6 +131,8 @@ def test_the_corpus_gets_the_labels_that_replay_gives(serve, record_property):
     with ask(service) as ct, Queue("lab", 0, service.instance) as queue:
         sending = Sending(queue)
         for path, expected in captures.items():
+            if "." in expected:
+                continue
             with contextlib.suppress(CaptureError), Capture(path, flags=FrameFlag.COMMIT) as capture:
                 slices = [(frames.copy(), times) for frames, times in capture.slices()]
                 if any((frames["captured_bytes"] > FRAME_SLOT_BYTES).any() for frames, _ in slices):

@@ -35,7 +35,7 @@ PLANTED = {
     "repair forgets free lists": (forgets(repair_lists, "mend"), "few_records"),
     "counts without locks": (counts_anew, "roomy"),
     "a lock that does not exclude": (forgets(locks, "take"), "brimming"),
-    "no look for the duplicate": (lambda patch: patch.setattr(index, "_duplicate", lambda *_: False), "brimming"),
+    "no look for the duplicate": (lambda patch: patch.setattr(index, "_has_live", lambda *_: False), "brimming"),
     "a line without incarnation": (forgets(delete_list, "_is_mine"), "roomy"),
     "a flush that does not look again": (lambda patch: patch.setattr(flush, "_occupant", lambda *_: 0), "roomy"),
 }
