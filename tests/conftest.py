@@ -1,4 +1,4 @@
-"""What every test run shares: the count of corpus cases, and the failure of a run that should have had some.
+"""What every test run shares: the count of corpus cases, the failure of a run that should have had some, and no network.
 
 A test that compares with ../shared/corpus says how many cases it went through with pytest's own
 ``record_property("corpus_cases", n)``; the closing summary adds them up.  With ``ZONETRACK_CORPUS=required`` in the
@@ -6,6 +6,9 @@ environment, as CI sets it where the corpus is there, a run without any fails: a
 """
 
 import os
+import sys
+
+import pytest
 
 CASES = "corpus_cases"
 REQUIRED = os.environ.get("ZONETRACK_CORPUS") == "required"
@@ -35,3 +38,10 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
         terminalreporter.write_line(f"corpus: {cases:,} cases ran")
     elif REQUIRED:
         terminalreporter.write_line("corpus: no case ran, though ZONETRACK_CORPUS=required", red=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_is_asked_for_addresses():
+    """Have scapy take the broadcast address where a test names none: it would ask the network, and wait for seconds."""
+    if "scapy.layers.l2" in sys.modules:
+        sys.modules["scapy.config"].conf.neighbor.resolvers.clear()
