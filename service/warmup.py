@@ -1,6 +1,6 @@
 """Compiling the kernels before they are needed, by one process, with progress.
 
-Kernels compile when they are first called, and that takes most of a minute.  So whoever starts workers calls ``ensure``
+Kernels compile when they are first called, and that takes two minutes.  So whoever starts workers calls ``ensure``
 first: where the cache is cold it says so on stderr and calls each entry kernel once, on a table of a few records and a
 burst of nothing, which compiles it and all that it calls.  Parallel filling of one cache has crashed others; here a
 file lock lets one process fill it, and the others wait.  Where there is a second processor, a second process compiles what
@@ -59,7 +59,7 @@ SPINE = ("poll.poll", "replay.run", "preview.judge")
 """The pieces that packets go through: two thirds of all work, and most of it on one kernel after the other."""
 WARM = "warm.json"
 LOCK = "lock"
-NOTICE = "compiling kernels: this takes about a minute, once on this machine"
+NOTICE = "compiling kernels: this takes about two minutes, once on this machine"
 
 
 class Stage:
