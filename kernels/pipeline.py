@@ -21,8 +21,6 @@ from ..shm.layout import (
     ACTION,
     DESCRIPTOR,
     DESCRIPTOR_BYTES,
-    EXTENSION,
-    EXTENSION_BYTES,
     FIELDS_BYTES,
     FRAME_BYTES,
     HIT,
@@ -71,7 +69,6 @@ action_at = memory.record_at(ACTION)
 passage_at = memory.record_at(PASSAGE)
 op_at = memory.record_at(OP)
 hit_at = memory.record_at(HIT)
-extension_at = memory.record_at(EXTENSION)
 queue_at = memory.record_at(QUEUE)
 descriptor_at = memory.record_at(DESCRIPTOR)
 waiting_at = memory.record_at(WAITING)
@@ -189,10 +186,10 @@ def _read_label(views, verdict, fields):
     intents.set_record(views, record, Step.UPDATE)
     if locks.take(entry + entries.LOCK, views.me):
         life = memory.acquire64(entry + entries.LIFE)
-        extension = u64(entries.entry_at(entry).extension)
+        has_label = memory.read32(entry + entries.EXTENSION_LINK) != ZERO
         is_it = entries.state_of(life) == u64(Life.LIVE) and entries.incarnation_of(life) == u64(verdict.incarnation)
-        if is_it and extension != ZERO:
-            label = extension_at(views.extensions + (extension - ONE) * u64(EXTENSION_BYTES)).label
+        if is_it and has_label:
+            label = entries.extension_at(entries.extension_of(views, entry)).label
             fields.label[0] = label[0]
             fields.label[1] = label[1]
         locks.drop(entry + entries.LOCK)

@@ -1,22 +1,10 @@
 """The interleavings of tests/interleave, in a process of their own whose kernels are plain Python."""
 
-import os
-import subprocess
-import sys
-
-import checkout
+import interpreted
 import pytest
 from zonetrack.kernels.jit import JIT
 
 
 @pytest.mark.skipif(not JIT, reason="tests/interleave runs in this very process")
 def test_interleavings_under_the_interpreter():
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/interleave"],
-        cwd=checkout.ROOT,
-        env={k: v for k, v in os.environ.items() if k != "ZONETRACK_CORPUS"} | {"NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    interpreted.passes("tests/interleave")
