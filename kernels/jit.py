@@ -77,21 +77,22 @@ CACHED = _cacheable()
 """Whether compiled kernels are kept on disk; where they cannot be, each process compiles for itself."""
 
 
+def _compiled(func: F, *, forceinline: bool) -> F:
+    # nobody takes a kernel's address: without the wrapper for that, a tenth of the time to compile is saved; numba's own
+    # types do not know this option
+    options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
+    return cast(F, numba.njit(cache=CACHED, nogil=True, forceinline=forceinline, **options)(func))
+
+
 def kernel(func: F) -> F:
     """Compile ``func`` in nopython mode, without the GIL, cached on disk.
 
     ``forceinline=False`` is not the default: left out, numba takes it over from whichever caller is compiled first, and
-    one ``inlined`` caller would force a kernel, and all that it calls, into every place that uses it.  Nobody takes a
-    kernel's address, so numba need not make the wrapper for that: a tenth of the time to compile.
+    one ``inlined`` caller would force a kernel, and all that it calls, into every place that uses it.
     """
-    return cast(
-        F, numba.njit(cache=CACHED, nogil=True, error_model="numpy", no_cfunc_wrapper=True, forceinline=False)(func)
-    )
+    return _compiled(func, forceinline=False)
 
 
 def inlined(func: F) -> F:
     """Like ``kernel``, for what is too small to be called: LLVM always pulls it into its callers."""
-    return cast(
-        F,
-        numba.njit(cache=CACHED, nogil=True, error_model="numpy", no_cfunc_wrapper=True, forceinline=True)(func),
-    )
+    return _compiled(func, forceinline=True)
