@@ -47,7 +47,8 @@ types: $(CHECKERS)
 
 # kernels are plain Python too, and must do the same under the interpreter
 interpreted: $(READY)
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest tests/kernels tests/shm tests/test_scripts.py tests/model_based
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto tests/kernels tests/shm tests/sim tests/interleave tests/test_scripts.py \
+	    tests/model_based
 
 wheel: $(CHECKERS)
 	.ci/wheel $(BIN)/python

@@ -2,14 +2,12 @@
 
 import os
 import random
-import subprocess
-import sys
 
 import asked
 import bursts
-import checkout
 import foretelling
 import helping
+import interpreted
 import kills
 import numpy as np
 import pytest
@@ -28,23 +26,15 @@ from zonetrack.shm.reasons import Reason
 SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
 """Multiple of the schedules, and of the pairs of kills, that these tests go through; what CI can afford is 1."""
 SHORT, NOW = 5_000, 100_000
-interpreted = pytest.mark.skipif(
+by_itself = pytest.mark.skipif(
     JIT, reason="kills at every store need the interpreter; a run of it is one of these tests"
 )
 
 
 @pytest.mark.skipif(not JIT, reason="this very process")
 def test_kills_under_the_interpreter():
-    rooms = [f"tests/kernels/test_{room}.py" for room in ("repair", "repair_fragments", "repair_index", "repair_lists")]
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *rooms],
-        cwd=checkout.ROOT,
-        env={k: v for k, v in os.environ.items() if k != "ZONETRACK_CORPUS"} | {"NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    rooms = ("repair", "repair_fragments", "repair_index", "repair_lists")
+    interpreted.passes(*(f"tests/kernels/test_{room}.py" for room in rooms))
 
 
 def test_one_who_was_at_rest_stays_at_rest():
@@ -238,7 +228,7 @@ def looked_at(stand):
     return check
 
 
-@interpreted
+@by_itself
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_killed_at_each_store(name, record_property):
     prepare, act = OPERATIONS[name]
@@ -248,7 +238,7 @@ def test_killed_at_each_store(name, record_property):
     assert count > 3
 
 
-@interpreted
+@by_itself
 @pytest.mark.parametrize(
     ("name", "share"),
     [("insert", 0.2), ("insert two keys", 0.05), ("create", 0.05), ("delete", 0.03), ("flush", 0.004)],
@@ -298,7 +288,7 @@ def played(stand, mapped, seed, first, second):
     return play.killed
 
 
-@interpreted
+@by_itself
 @pytest.mark.parametrize("first", ["insert", "insert the same", "split", "delete", "flush"])
 def test_killed_beside_another(first):
     stand = stage(full)
@@ -308,7 +298,7 @@ def test_killed_beside_another(first):
         assert sum(killed) > len(killed) / 4, f"{first} beside {second}: killed too seldom"
 
 
-@interpreted
+@by_itself
 @pytest.mark.parametrize("first", ["insert", "split", "delete", "flush"])
 def test_two_dead_at_once(first, monkeypatch):
     """The second died while the first held what it held; it is repaired first, and waits for the repair of the other."""
@@ -355,7 +345,7 @@ def segments_taken_between(stand, monkeypatch):
         assert (other.find(tables.keys(1, zone=2)) != tables.NONE).all() == made
 
 
-@interpreted
+@by_itself
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_a_segment_that_a_flush_gave_back_is_not_given_back_again(forgotten, monkeypatch):
     stand = stage(lambda one, other: one.made(tables.keys(2, zone=1)))
@@ -383,7 +373,7 @@ FLAWS = {
 }
 
 
-@interpreted
+@by_itself
 @pytest.mark.parametrize("name", FLAWS)
 def test_a_repair_that_forgets_something_is_found_out(name, monkeypatch):
     module, part, operation = FLAWS[name]
