@@ -44,6 +44,7 @@ COMMANDS = {
     "zones": Command("zonetrack.clients.zones_command:command", "Show and set zones: how their packets are judged."),
     "workers": Command("zonetrack.clients.stats_commands:workers_command", "Show the workers."),
     "ports": Command("zonetrack.clients.stats_commands:ports_command", "Show the ports and their queues."),
+    "metrics": Command("zonetrack.clients.stats_commands:metrics_command", "Print what Prometheus reads of a service."),
     "stop": Command("zonetrack.clients.stop_command:command", "Stop the service."),
     "replay": Command("zonetrack.service.replay_command:command", "Track captures, and show their connections."),
     "explain": Command("zonetrack.clients.explain_command:command", "Say why packets got their verdicts."),

@@ -265,6 +265,10 @@ class Methods:
         """Return a list of the expectations, of a zone or of all: connections that helpers have foretold."""
         return self.call("expectations", given(zone=zone))
 
+    def metrics(self, form: str = "text") -> Any:
+        """Return what Prometheus is told: ``text`` as it reads it, or with ``plain`` the ``families`` with their samples."""
+        return self.call("metrics", {"format": form})
+
     def workers(self) -> Any:
         """Return a list of the workers, with their processes and counters."""
         return self.call("workers", {})

@@ -1,4 +1,4 @@
-"""``zonetrack stats``, ``coverage``, ``workers``, ``ports``: the figures of a running service."""
+"""``zonetrack stats``, ``coverage``, ``workers``, ``ports``, ``metrics``: the figures of a running service."""
 
 from __future__ import annotations
 
@@ -113,6 +113,18 @@ def workers_command(socket: str | None, instance: str | None, as_json: bool) -> 
     """Show the workers: processes and counters."""
     with reach(socket, instance) as ct:
         answer(ct.workers(), as_json)
+
+
+@click.command("metrics")
+@where
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: families with their samples.")
+def metrics_command(socket: str | None, instance: str | None, as_json: bool) -> None:
+    """Print once what Prometheus reads at `metrics.listen`."""
+    with reach(socket, instance) as ct:
+        if as_json:
+            print_json(ct.metrics("plain")["families"])
+        else:
+            click.echo(ct.metrics()["text"], nl=False)
 
 
 @click.command("ports")

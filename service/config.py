@@ -20,6 +20,7 @@ from ..clients.errors import Exit, ZonetrackError
 from ..shm.layout import CONNECTIONS_MAX, MAX_RETRANS_DEFAULT, UNLIMITED, ZONES_MAX
 from ..shm.segment import INSTANCE_DEFAULT
 from ..shm.sizing import CONNECTIONS_DEFAULT, EXTENSION_SHARE_DEFAULT, ZONES_IN_USE_DEFAULT
+from . import listening
 from .config_values import (
     PortSpec,
     Reader,
@@ -101,6 +102,14 @@ class Tracking:
 
 
 @dataclass(frozen=True)
+class Metrics:
+    """Figures for Prometheus."""
+
+    listen: listening.Address | None = key(listening.address, None, "address of /metrics; off without")  # noqa: RUF009
+    zones_max: int = key(number(0, 65_536), 1_000, "zones with series of their own, the fullest; the rest is `other`")
+
+
+@dataclass(frozen=True)
 class Config:
     """All of it."""
 
@@ -124,6 +133,7 @@ class Config:
     log_json: bool = key(switch, False, "the log: one JSON object a line")
     control: Control = field(default_factory=Control)
     limits: Limits = field(default_factory=Limits)
+    metrics: Metrics = field(default_factory=Metrics)
     tracking: Tracking = field(default_factory=Tracking)
     timeouts: Policies = key(timeout_policies, {}, "policies by number or name: seconds by timeout", live=True)  # noqa: RUF009
     zones: OwnSettings = key(zone_settings, {}, "set on their own: of `tracking`; `policy`; `ftp = 21`", live=True)  # noqa: RUF009
@@ -296,7 +306,7 @@ def plain(value: Any) -> Any:
     """Return a value of the configuration as JSON and people have it: what its reader would take."""
     if value == UNLIMITED:
         return "none"
-    if isinstance(value, PortSpec):
+    if isinstance(value, PortSpec | listening.Address):
         return str(value)
     if isinstance(value, tuple):
         return [plain(one) for one in value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -10,7 +11,7 @@ from typing import Any
 
 from ..shm.rulebook import Rulebook
 from ..shm.views import Table
-from .config import Control
+from .config import Control, Metrics
 from .door import Door
 
 
@@ -40,6 +41,9 @@ class Context:
     rules: Rulebook = field(default_factory=lambda: Rulebook(1))
     """That packets meet."""
     bounds: Control = field(default_factory=Control)
+    metrics: Metrics = field(default_factory=Metrics)
+    sites: dict[str, socket.socket] = field(default_factory=dict)
+    """What listens for HTTP, by what is shown there."""
     keeper: int = field(default_factory=os.getppid)
     stall_s: float = 10.0
     """How long a client may leave its answers unread once no more of them are kept for it."""

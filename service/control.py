@@ -22,7 +22,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import uvloop
 
@@ -33,9 +33,13 @@ from . import (
     handlers,
     log,
     rules_handlers,  # noqa: F401 - puts its rows into the table
+    watch_handlers,  # noqa: F401 - likewise
 )
 from .context import Context
 from .door import BACKLOG, Rights, peer_of
+
+if TYPE_CHECKING:
+    from .site import Site
 
 PIECES = (
     *("walk.collect", "walk.count", "walk.delete", "delete_list.run"),
@@ -89,12 +93,27 @@ class Server:
         server = await loop.create_unix_server(
             lambda: Connection(self), sock=self.context.door.listener, backlog=BACKLOG
         )
+        sites = self._sites()
+        for site in sites:
+            await site.open()
         ready()
         await stopping.wait()
         server.close()
+        for site in sites:
+            await site.close()
         pulse.cancel()
         await self._part()
         await self.desk.flusher.finish()
+
+    def _sites(self) -> list[Site]:
+        """Return what is shown over HTTP, if anything is."""
+        listeners = self.context.sites
+        if not listeners:
+            return []
+        from . import metrics, site  # and with them much that few services need
+
+        routes = {"metrics": lambda: site.metrics_routes(self.desk.metrics.text, metrics.CONTENT_TYPE)}
+        return [site.Site(listener, routes[shown]()) for shown, listener in listeners.items()]
 
     async def _part(self) -> None:
         """Say to all clients that it is over, and wait until they know."""

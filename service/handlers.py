@@ -14,7 +14,8 @@ import reprlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clients import wire
 from ..clients.errors import (
@@ -37,6 +38,7 @@ from . import (
     log,
     parameters,
     policies,
+    processes,
     reassembly_settings,
     snapshot,
     zone_settings,
@@ -54,6 +56,9 @@ from .samples import Samples
 from .snapshot import Snapshot
 from .stats import Stats
 from .zone_settings import ZoneSettings
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
 
 VERSION = importlib.metadata.version("zonetrack")
 CURSOR_MAX = (1 << 63) - 1
@@ -90,6 +95,20 @@ class Desk:
         runner = Runner(self.context.table, name)
         self.runners.append(runner)
         return runner
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Return each worker with what it has computed."""
+        told = self.context.workers()
+        return [worker | {"cpu_s": processes.cpu_s(worker["pid"])} for worker in told]
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """What Prometheus is told."""
+        from .metrics import Metrics
+
+        about = {"version": VERSION, "name": self.context.instance, "format": f"{digest():016x}"}
+        most = self.context.metrics.zones_max
+        return Metrics(self.stats, self.workers, self.context.ports, self.figures, about, most)
 
     def counted(self, owner: int) -> dict[str, Any]:
         """Return what the place of a worker has counted."""
@@ -231,9 +250,7 @@ async def coverage(desk: Desk, client: Client, zone: int | None) -> dict[str, in
 @method("workers", Rights.READ)
 async def workers(desk: Desk, client: Client) -> list[dict[str, Any]]:
     """Return each worker with its counters."""
-    return [
-        worker | (desk.counted(worker["owner"]) if worker.get("owner") else {}) for worker in desk.context.workers()
-    ]
+    return [worker | (desk.counted(worker["owner"]) if worker.get("owner") else {}) for worker in desk.workers()]
 
 
 @method("ports", Rights.READ)

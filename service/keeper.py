@@ -16,6 +16,7 @@ import grp
 import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -27,7 +28,7 @@ from ..shm import port, roster
 from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.segment import Instance
-from . import board, burial, control, log, notify, opening, settings, warmup
+from . import board, burial, control, listening, log, notify, opening, settings, warmup
 from .board import Board
 from .burial import Burial
 from .children import Child
@@ -122,6 +123,7 @@ class Keeper:
         self._queues: Queues
         self._rules: Published
         self._door: Door
+        self._sites: dict[str, socket.socket] = {}
         self._board: Board
         self._workers: list[Child] = []
         self._control: Child
@@ -149,6 +151,9 @@ class Keeper:
                 self._rules.load_file(self.config.rules)
             self._door = open_door(path, self.config.control.group)
             house.callback(self._door.close)
+            for shown, wanted in (("metrics", self.config.metrics.listen),):
+                if wanted is not None:
+                    self._sites[shown] = house.enter_context(listening.listen(wanted, f"{shown}.listen"))
             with _signals() as self._signals, _pipe() as (self._orders, self._give_order):
                 self._begin()
                 while self.phase is not Phase.OVER:
@@ -189,6 +194,8 @@ class Keeper:
             ports=self._ports,
             rules=self._rules.book,
             bounds=self.config.control,
+            metrics=self.config.metrics,
+            sites=self._sites,
         )
         control.run(context, ready)
 
@@ -315,6 +322,7 @@ class Keeper:
             "bytes": table.geometry.total_bytes + sum(made.extent.total_bytes for made in self._queues.ports),
             "workers": len(self._workers),
             "ports": {made.name: made.queues for made in self._queues.ports},
+            **{shown: str(listening.Address(*at.getsockname()[:2])) for shown, at in self._sites.items()},
         }
 
     def _on_death(self, child: Child, now_s: float) -> None:

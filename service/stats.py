@@ -106,10 +106,17 @@ class Stats:
     # -------------------------------------------------------------------------------------------- zones
     def busiest(self) -> list[dict[str, Any]]:
         """Return the zones with the most connections."""
+        return [{"zone": zone, "count": count} for zone, count, _ in self.fill()[:ZONES_SHOWN]]
+
+    def fill(self) -> list[tuple[int, int, int | None]]:
+        """Return number, count and limit of every zone that has connections, the fullest by count first."""
         counts = self._quotas["count"]
         in_use = np.flatnonzero(counts)
-        order = np.argsort(counts[in_use], kind="stable")[::-1][:ZONES_SHOWN]
-        return [{"zone": int(zone), "count": int(counts[zone])} for zone in in_use[order]]
+        in_use = in_use[np.argsort(counts[in_use], kind="stable")[::-1]]
+        quotas = self._quotas[in_use]
+        limits = np.where(quotas["has_limit"] != 0, quotas["limit"], self._globals["zone_limit_default"][0])
+        rows = zip(in_use.tolist(), quotas["count"].tolist(), limits.tolist(), strict=True)
+        return [(zone, count, limit_of(limit)) for zone, count, limit in rows]
 
     def zones(self) -> list[dict[str, Any]]:
         """Return every zone that has connections, or something set that others have not."""

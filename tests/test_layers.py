@@ -51,7 +51,7 @@ RULES = {
     "kernels": Rule(("kernels", "shm.layout", "shm.reasons"), ("numpy", "numba"), KERNELS_KNOW_NOTHING_OF),
     "service": Rule(
         ("service", "kernels", "shm", *(f"clients.{room}" for room in SHARED_CLIENT_ROOMS)),
-        ("numpy", "click", "rich", "msgpack", "uvloop"),
+        ("numpy", "click", "rich", "msgpack", "uvloop", "prometheus_client", "aiohttp"),
     ),
     "clients": Rule(("clients",), ("click", "rich", "msgpack", "numpy"), ("numba",)),
 }

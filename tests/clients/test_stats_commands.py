@@ -57,6 +57,15 @@ def test_workers_and_ports(desk, command):
     assert desk.run(command).code == Exit.OK
 
 
+def test_metrics(desk):
+    zone = ZONE + 1
+    desk.fill(zone, 3)
+    assert f'zonetrack_zone_entries{{zone="{zone}"}} 3.0' in desk.run("metrics").out.splitlines()
+    families = {one["name"]: one for one in json.loads(desk.run("metrics", "--json").out)}
+    sample = {"name": "zonetrack_zone_entries", "labels": {"zone": str(zone)}, "value": 3}
+    assert sample in families["zonetrack_zone_entries"]["samples"]
+
+
 def test_rows_are_tables_whatever_they_hold(capsys):
     rows = [
         {"name": "lab", "up": True, "counters": {"hit": 5}, "queues": [{"index": 0}], "zones": [1, 2]},

@@ -4,6 +4,8 @@ import itertools
 import os
 import select
 import signal
+import socket
+import urllib.request
 
 import pytest
 from services import Service
@@ -59,6 +61,25 @@ def test_as_many_workers_and_queues_as_there_may_be(serve):
     service = serve("--workers", 128, "--port", "shm:lab,queues=1024,slots=4").until_ready()
     assert len(service.workers()) == 128
     assert service.stop() == Exit.OK
+
+
+def test_metrics_are_where_they_were_when_control_is_started_again(serve):
+    service = serve(environment={"ZONETRACK_METRICS_LISTEN": "127.0.0.1:0"}).until_ready()
+    url = f"http://{service.about['metrics']}/metrics"
+    for _ in range(2):
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert f'name="{service.instance}"' in answer.read().decode()
+        control = next(place.pid for place in roster.present(service.table) if place.kind is Kind.CONTROL)
+        os.kill(control, signal.SIGKILL)  # whoever asks meanwhile waits until it is back
+    assert service.stop() == Exit.OK
+
+
+def test_an_address_that_is_taken_is_told_at_the_start(serve):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        service = serve(environment={"ZONETRACK_METRICS_LISTEN": address})
+        assert service.wait() == Exit.FAILED
+    assert f"metrics.listen: {address} cannot be listened on: Address already in use" in service.log[-1]["text"]
 
 
 def test_a_second_service_is_refused_with_the_pid_of_the_first(serve):

@@ -27,16 +27,17 @@ class Service:
         stall_s: how long a client may leave its answers unread.
         workers: what the keeper would say of workers.
         check_config: what the keeper would say of the configuration.
+        sites: what listens for HTTP, by what is shown there.
         bounds: of clients, as in the configuration.
     """
 
-    def __init__(self, path, table=None, group=None, stall_s=10.0, workers=(), check_config=dict, **bounds):
+    def __init__(self, path, table=None, group=None, stall_s=10.0, workers=(), check_config=dict, sites=None, **bounds):
         self.path = str(path)
         self.table = small(zones=16) if table is None else table
         self.door = open_door(self.path, group)
         self.clients = []
         self.keeper = {"workers": workers, "check_config": check_config}
-        self.stall_s, self.bounds = stall_s, bounds
+        self.stall_s, self.bounds, self.sites = stall_s, bounds, sites or {}
         warmup.load(*control.PIECES)
         self.start()
 
@@ -53,6 +54,7 @@ class Service:
                 workers=lambda: [dict(worker) for worker in self.keeper["workers"]],
                 ports=lambda: [{"name": "lab", "zone": 0, "queues": []}],
                 bounds=Control(**self.bounds),
+                sites=self.sites,
                 stall_s=self.stall_s,
             )
             control.run(context, lambda: child.say("ready"))
