@@ -84,6 +84,21 @@ class Service:
         policy = self.table.array(Region.CONTROL, "zones", ZONE)["policy"][self.zone]
         return int(policies[policy, scenario.last_timeout]) or scenario.timeout_ms
 
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """For that time, have a limit refuse connections of the zone: who is at it waits, and drives out nobody."""
+        with connect(self.target.socket, self.target.instance) as ct:
+            (told,) = ct.zones.get(self.zone)
+            before = told["settings"]["on_full"]
+            ct.zones.set(self.zone, on_full="reject")
+            try:
+                yield
+            finally:
+                if told["settings_are_own"]:
+                    ct.zones.set(self.zone, on_full=before)
+                else:
+                    ct.zones.unset(self.zone)
+
     def flush(self) -> None:
         """Empty the zone; the answer comes when it is."""
         with connect(self.target.socket, self.target.instance) as ct:
@@ -115,7 +130,8 @@ def open_service(target: Target, plan: Plan) -> Iterator[Service]:
             f"zone {found.zone} of the service holds {found.connections} connections, and must be empty: zonetrack flush"
         )
     try:
-        yield found
+        with found.refusing():
+            yield found
     finally:
         found.flush()
 

@@ -20,7 +20,7 @@ import numpy as np
 from ..kernels.words import ZERO
 from ..service import crew
 from ..shm import mapping, segment
-from ..shm.layout import BLOCK_RECORDS, ENTRY, GLOBAL, POLICY, QUOTA, Life, Region
+from ..shm.layout import BLOCK_RECORDS, ENTRY, GLOBAL, POLICY, QUOTA, ZONE, Life, Region, Setting
 from ..shm.sizing import Geometry
 from ..shm.views import Table
 from . import floor
@@ -90,9 +90,10 @@ def geometry(scenario: Scenario) -> Geometry:
 
 
 def new_table(scenario: Scenario) -> Table:
-    """Make a table for a scenario, with its limit and its timeouts."""
+    """Make a table for a scenario, with its limit and its timeouts; who is at the limit waits, and drives out nobody."""
     plan = scenario.plan
     table = segment.anonymous(geometry(scenario))
+    table.array(Region.CONTROL, "zones", ZONE)["settings"] &= np.uint16(0xFFFF & ~Setting.EARLY_DROP)
     table.array(Region.CONTROL, "globals", GLOBAL)["limit"] = scenario.limit
     if plan.timeout_ms is not None:
         table.array(Region.CONTROL, "policies", POLICY)["timeout_ms"][0] = plan.timeout_ms

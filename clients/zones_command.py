@@ -67,6 +67,7 @@ def row(zone: Mapping[str, Any]) -> dict[str, Any]:
         "limit": "none" if zone["limit"] is None else zone["limit"],
         "policy": zone["policy_name"] or zone["policy"],
         "profile": settings["profile"],
+        "on_full": settings["on_full"],
         "max_retrans": settings["max_retrans"],
         "settings": [name for name, value in settings.items() if value is True],
         "helpers": [f"{name}={port}" for name, value in settings.items() if type(value) is list for port in value],
@@ -93,9 +94,9 @@ def set_(
 ) -> None:
     """Change how packets of a zone are judged; it is set on its own from now on.
 
-    profile=netfilter|ovs (of connections that begin), loose, be_liberal, ignore_invalid_rst, seq_check, checksum and
-    early_drop=on|off, max_retrans=N; and ports of control channels that a helper follows, 0 for none: ftp, tftp, sip, irc,
-    pptp=PORT[,PORT...]
+    profile=netfilter|ovs (of connections that begin), loose, be_liberal, ignore_invalid_rst, seq_check and checksum=on|off,
+    on_full=reject|early_drop, max_retrans=N; and ports of control channels that a helper follows, 0 for none: ftp, tftp,
+    sip, irc, pptp=PORT[,PORT...]
     """
     with reach(socket, instance) as ct:
         told = ct.zones.set(zone, **dict(settings))

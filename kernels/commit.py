@@ -132,7 +132,7 @@ def _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, ve
     """Make a record over a limit, after others were driven out for it; returns as ``make``."""
     memory.seldom()
     for _ in range(eviction.VICTIMS_MAX):
-        if not eviction.evict(views, u64(parsed.zone), reason, u64(parsed.hash)):
+        if not eviction.evict(views, u64(parsed.zone), reason, u64(parsed.hash), now_ms):
             break
         reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
         if reason != _FULL and reason != _ZONE_FULL:

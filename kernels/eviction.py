@@ -1,39 +1,169 @@
-"""Room for a connection that a limit refuses: one that is not assured goes instead, where a zone is set so (EARLY_DROP).
+"""Room for a connection that a limit refuses: the least valuable of some goes, where its zone is set so (EARLY_DROP).
 
-As Linux does when its table is full, so that a flood of half-open connections drives out itself and no others.  The
-victim is looked for at a random place: in one segment of the index of the zone that is full, or in the slab.
+As Linux does when its table is full, so that a flood of half-open connections drives out itself and no others.  What a
+connection is worth, least first; of those that are worth the same, the one goes whose time ends first:
+
+    EXPIRED     the sweep has not come by yet
+    CLOSING     a TCP or SCTP connection that is being closed, in the `ovs` profile by both sides
+    UNREPLIED   only one side was seen
+    UNASSURED   both were, but no handshake is complete
+    KEPT        assured, and not closing: never goes.  In the `ovs` profile, which knows no such thing: established TCP
+
+Which may go, and where they are looked for:
+
+    ZONE_FULL   of the zone that is full: in the segments of its index where the new connection would stand, and others
+    FULL        the same; after that of any zone that is set so, from a random place of the slab on
+
+The first ``ENOUGH`` that are met are compared; if none of these may go, the first that may, of ``LOOKS_MAX``.
 """
 
 from __future__ import annotations
 
-from ..shm.layout import SLOTS, Life, Slab, Status, Step
+from enum import IntEnum
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..shm.layout import LINE_SLOTS, SLOTS, Life, Setting, Slab, Status, Step
 from ..shm.reasons import Reason
 from . import counters, delete_list, entries, intents, locks, memory, segments, tuples, zones
 from .jit import inlined, kernel
-from .words import EIGHT, LOW_32, ONE, ZERO, u64
+from .ovs_tcp_states import Peer
+from .sctp_states import Sctp
+from .tcp_states import Tcp
+from .words import EIGHT, LOW_32, ONE, THREE, ZERO, u64
 
 VICTIMS_MAX = 8
 """Connections that are driven out for one, at most; Linux looks at 8 chains."""
-LOOKS_MAX = 128
-"""Records that are looked at for a victim, anywhere."""
+LOOKS_MAX = u64(128)
+"""Connections that are looked at for a victim, at most."""
+ENOUGH = u64(16)
+"""Connections after which the least valuable so far is the victim."""
+SEGMENTS_MAX = 4
+"""Segments of a zone that are looked through, at most."""
+STEPS_MAX = u64(512)
+"""Records that are passed by in the slab, at most: some are free."""
 
-_ASSURED = u64(Status.ASSURED)
+
+class Worth(IntEnum):
+    """What a connection is worth; the lower, the sooner it goes."""
+
+    EXPIRED = 0
+    CLOSING = 1
+    UNREPLIED = 2
+    UNASSURED = 3
+    KEPT = 4
+
+
+class Kind(IntEnum):
+    """Whose states: rows of STANDS."""
+
+    OTHER = 0
+    TCP = 1
+    SCTP = 2
+    OVS_TCP = 3
+
+
+class Stand(IntEnum):
+    """What a state says of what its connection is worth."""
+
+    OPEN = 0
+    CLOSING = 1
+    ESTABLISHED = 2
+
+
+CLOSING_STATES = {
+    Kind.TCP: (Tcp.FIN_WAIT, Tcp.CLOSE_WAIT, Tcp.LAST_ACK, Tcp.TIME_WAIT, Tcp.CLOSE),
+    Kind.SCTP: (Sctp.SHUTDOWN_SENT, Sctp.SHUTDOWN_RECD, Sctp.SHUTDOWN_ACK_SENT),
+}
+"""The states that Linux gives up early (can_early_drop), of assured connections too."""
+_DONE = (Peer.CLOSING, Peer.FIN_WAIT_2, Peer.TIME_WAIT)
+
+
+def compile_stands() -> NDArray[np.uint8]:
+    """Return STANDS: u8[Kind, state], Stand."""
+    stands = np.zeros((len(Kind), 256), np.uint8)
+    for kind, states in CLOSING_STATES.items():
+        stands[kind, list(states)] = Stand.CLOSING
+    for one, other in product((Peer.ESTABLISHED, *_DONE), repeat=2):
+        both_done = one in _DONE and other in _DONE
+        stands[Kind.OVS_TCP, one << 4 | other] = Stand.CLOSING if both_done else Stand.ESTABLISHED
+    stands.setflags(write=False)
+    return stands
+
+
+STANDS = compile_stands()
+
+_ASSURED, _SEEN_REPLY, _OVS = u64(Status.ASSURED), u64(Status.SEEN_REPLY), u64(Status.OVS)
+_CLOSING, _ESTABLISHED = u64(Stand.CLOSING), u64(Stand.ESTABLISHED)
 _LIVE = u64(Life.LIVE)
 _ENTRIES = u64(Slab.ENTRIES)
-_FULL, _ZONE_FULL = u64(Reason.FULL), u64(Reason.ZONE_FULL)
+_ZONE_FULL = u64(Reason.ZONE_FULL)
+_EARLY_DROP = u64(Setting.EARLY_DROP)
+_KIND_TCP, _KIND_SCTP, _KIND_OVS_TCP = u64(Kind.TCP), u64(Kind.SCTP), u64(Kind.OVS_TCP)
+_PROTOCOL_TCP, _PROTOCOL_SCTP = u64(6), u64(132)
+
+# a candidate, one word: Worth 4 | expiry in the units of due[] 32 | record 28; the least is the one to go
+_WORTH_SHIFT, _EXPIRY_SHIFT = u64(60), u64(28)
+_RECORD = u64((1 << 28) - 1)
+NOBODY = u64(Worth.KEPT) << _WORTH_SHIFT
+"""No candidate."""
+_ELSEWHERE = u64(0x9E3779B97F4A7C15)
+"""Added to a hash to get to another segment: the golden ratio's bits."""
 
 
 @kernel
-def _take_out(views, record, zone, reason):
+def worth(views, entry, now_ms):
+    """Return what a LIVE connection is worth, a Worth; without its record's lock it is a hint."""
+    record = entries.entry_at(entry)
+    key = entry + tuples.ENTRY_KEY
+    if memory.read64(entry + entries.EXPIRY) <= now_ms and zones.expires(views, tuples.zone_of(key)):
+        return u64(Worth.EXPIRED)
+    status = u64(record.status)
+    protocol = tuples.protocol_of(key)
+    kind = ZERO
+    if protocol == _PROTOCOL_TCP:
+        kind = _KIND_OVS_TCP if status & _OVS != ZERO else _KIND_TCP
+    elif protocol == _PROTOCOL_SCTP and status & _OVS == ZERO:
+        kind = _KIND_SCTP
+    stand = u64(STANDS[kind, u64(record.state)])
+    if stand == _CLOSING:
+        return u64(Worth.CLOSING)
+    if stand == _ESTABLISHED or status & _ASSURED != ZERO:
+        return u64(Worth.KEPT)
+    return u64(Worth.UNASSURED) if status & _SEEN_REPLY != ZERO else u64(Worth.UNREPLIED)
+
+
+@inlined
+def _is_of(views, entry, zone, reason):
+    """Return whether a connection is one of those that may be looked at."""
+    own = tuples.zone_of(entry + tuples.ENTRY_KEY)
+    return own == zone or (reason != _ZONE_FULL and zones.settings_of(views, own) & _EARLY_DROP != ZERO)
+
+
+@kernel
+def _candidate(views, record, zone, reason, now_ms):
+    """Look at a record without its lock; NOBODY when it may not go."""
+    entry = entries.address(views, record)
+    if entries.state_of(memory.acquire64(entry + entries.LIFE)) != _LIVE or not _is_of(views, entry, zone, reason):
+        return NOBODY
+    found = worth(views, entry, now_ms)
+    if found == u64(Worth.KEPT):
+        return NOBODY
+    due = min(entries.due_units(memory.read64(entry + entries.EXPIRY)), LOW_32)
+    return (found << _WORTH_SHIFT) | (due << _EXPIRY_SHIFT) | record
+
+
+@kernel
+def _take_out(views, record, zone, reason, now_ms):
     """Delete a record if it still may go; False when it may not."""
     entry = entries.address(views, record)
     intents.set_record(views, record, Step.UPDATE)
     if not locks.take(entry + entries.LOCK, views.me):
         intents.done(views)
         return False
-    life = memory.acquire64(entry + entries.LIFE)
-    may_go = entries.state_of(life) == _LIVE and u64(entries.entry_at(entry).status) & _ASSURED == ZERO
-    may_go = may_go and (reason != _ZONE_FULL or tuples.zone_of(entry + tuples.ENTRY_KEY) == zone)
+    may_go = _candidate(views, record, zone, reason, now_ms) != NOBODY
     if may_go:
         delete_list.mark(views, record)
     locks.drop(entry + entries.LOCK)
@@ -41,61 +171,98 @@ def _take_out(views, record, zone, reason):
     return may_go
 
 
-@inlined
-def _could_go(views, record):
-    """Look at a record without its lock, to pass over most of those that may not go."""
-    entry = entries.address(views, record)
-    is_live = entries.state_of(memory.acquire64(entry + entries.LIFE)) == _LIVE
-    return is_live and memory.read32(entry + entries.STATUS) & _ASSURED == ZERO
+@kernel
+def _of_segment(views, segment, hash_, zone, now_ms, looks):
+    """Return the least valuable of some connections of a segment, from the home line of a hash on.
+
+    Args:
+        looks: u64, connections that were looked at in other segments.
+
+    Returns:
+        A candidate, NOBODY when all that were looked at are to stay; and ``looks`` with those of this segment.
+    """
+    base = segments.slots_address(views, segment)
+    home = segments.home_line(views, segment, hash_) - base
+    best = NOBODY
+    for line in range(SLOTS // LINE_SLOTS):
+        slots = base + ((home + u64(64 * line)) & u64(8 * SLOTS - 1))
+        for i in range(LINE_SLOTS):
+            named = memory.read64(slots + (u64(i) << THREE)) & LOW_32
+            if named != ZERO:
+                memory.prefetch(entries.address(views, named - ONE))
+        for i in range(LINE_SLOTS):
+            named = memory.acquire64(slots + (u64(i) << THREE)) & LOW_32
+            if named == ZERO:
+                continue
+            best = min(best, _candidate(views, named - ONE, zone, _ZONE_FULL, now_ms))
+            looks += ONE
+            if looks >= LOOKS_MAX or (looks >= ENOUGH and best != NOBODY):
+                return best, looks
+    return best, looks
 
 
 @kernel
-def _in_zone(views, zone, hash_):
-    """Take out a connection of one segment of a zone's index; False when there is none that may go."""
-    segment = segments.segment_of(views, zones.load_word(views, zone), hash_)
-    if segment == ZERO:
-        return False
-    base = segments.slots_address(views, segment - ONE)
-    for i in range(SLOTS):
-        named = memory.acquire64(base + u64(8 * i)) & LOW_32
-        if named != ZERO and _could_go(views, named - ONE) and _take_out(views, named - ONE, zone, _ZONE_FULL):
-            return True
-    return False
+def _of_zone(views, zone, hash_, now_ms):
+    """Return a candidate of a zone."""
+    looks = ZERO
+    before = ZERO
+    for _ in range(SEGMENTS_MAX):
+        segment = segments.segment_of(views, zones.load_word(views, zone), hash_)
+        if segment == ZERO or segment == before:
+            return NOBODY
+        best, looks = _of_segment(views, segment - ONE, hash_, zone, now_ms, looks)
+        if best != NOBODY or looks >= LOOKS_MAX:
+            return best
+        before = segment
+        hash_ += _ELSEWHERE
+    return NOBODY
 
 
 @kernel
-def _anywhere(views, zone, hash_):
-    """Take out a connection of any zone, near a random place of the slab; False when there is none that may go."""
+def _of_any(views, zone, hash_, reason, now_ms):
+    """Return a candidate of any zone that is set so, near a random place of the slab."""
     records = views.records[_ENTRIES]
     start = (hash_ >> EIGHT) % records
-    for i in range(min(LOOKS_MAX, records)):
+    best = NOBODY
+    looks = ZERO
+    for i in range(min(STEPS_MAX, records)):
         record = (start + u64(i)) % records
-        if _could_go(views, record) and _take_out(views, record, zone, _FULL):
-            return True
-    return False
+        if entries.state_of(memory.acquire64(entries.address(views, record) + entries.LIFE)) != _LIVE:
+            continue
+        best = min(best, _candidate(views, record, zone, reason, now_ms))
+        looks += ONE
+        if looks >= LOOKS_MAX or (looks >= ENOUGH and best != NOBODY):
+            break
+    return best
 
 
 @kernel
-def evict(views, zone, reason, hash_):
-    """Delete a connection that is not assured, and take it out of the counts.
+def evict(views, zone, reason, hash_, now_ms):
+    """Delete the least valuable connection of some, and take it out of the counts.
 
     Args:
         views: record of shm.views.
         zone: u64, of the connection that was refused.
-        reason: u64, ZONE_FULL: the victim is of this zone; FULL: of any.
-        hash_: u64, as good as random: where to begin to look.
+        reason: u64, ZONE_FULL: the victim is of this zone; FULL: of this one, else of any that is set so.
+        hash_: u64, of the connection that was refused: where to begin to look.
+        now_ms: u64, the moment to judge by.
 
     Returns:
         False when no victim was found, or it could not be taken out of the counts now.
 
     Concurrency:
         Nothing is held.  A delete of its own, not part of an insert (PROTOCOL.md, insert).
+
+    Source:
+        Order and bound as Linux's early_drop and gc_worker_can_early_drop, 6.18.
     """
     memory.seldom()
     if not delete_list.make_room(views):
         return False
-    victim = _in_zone(views, zone, hash_) if reason == _ZONE_FULL else _anywhere(views, zone, hash_)
-    if not victim:
+    found = _of_zone(views, zone, hash_, now_ms)
+    if found == NOBODY and reason != _ZONE_FULL:
+        found = _of_any(views, zone, hash_, reason, now_ms)
+    if found == NOBODY or not _take_out(views, found & _RECORD, zone, reason, now_ms):
         return False
     counters.add(views, Reason.EVICTED, ONE)
     return delete_list.run(views) == ZERO

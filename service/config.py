@@ -35,7 +35,8 @@ from .config_values import (
     zone_limits,
     zone_settings,
 )
-from .zone_settings import PROFILES
+from .labels import PROFILES
+from .zone_settings import EARLY_DROP, REJECT
 
 FILE_DEFAULT = Path("/etc/zonetrack/zonetrack.toml")
 ENVIRONMENT = "ZONETRACK_"
@@ -95,7 +96,12 @@ class Tracking:
     seq_check: bool = key(switch, True, "look at TCP windows", live=True)
     ignore_invalid_rst: bool = key(switch, False, "let resets through that cannot be right", live=True)
     checksum: bool = key(switch, True, "verify checksums", live=True)
-    early_drop: bool = key(switch, False, "over a limit, drive out a connection that is not assured", live=True)
+    on_full: str | None = key(
+        choice(REJECT, EARLY_DROP),
+        None,
+        "over a limit: early_drop, or reject; unset, as the profile has it",
+        live=True,
+    )
     max_retrans: int = key(
         number(0, 255), MAX_RETRANS_DEFAULT, "of a segment, after which its connection has less to live", live=True
     )

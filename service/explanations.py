@@ -150,7 +150,7 @@ def _about(arrival: Arrival) -> str:
 
 
 def _limit_of_zone(arrival: Arrival) -> list[str]:
-    return [f"a higher limit: zonetrack limits set --zone {arrival.zone} N", "early_drop=on"]
+    return [f"a higher limit: zonetrack limits set --zone {arrival.zone} N", "on_full=early_drop"]
 
 
 _CHECKSUM = with_("checksum=off")
@@ -224,7 +224,7 @@ ROWS: dict[str, Row] = {
     "FULL": Row(
         says("as many connections as there may be in all"),
         _FULL,
-        with_("a higher limit: zonetrack limits set --global N", "early_drop=on"),
+        with_("a higher limit: zonetrack limits set --global N", "on_full=early_drop"),
     ),
     "ZONE_FULL": Row(says("as many connections as there may be in its zone"), _FULL, _limit_of_zone),
     "INDEX_FULL": Row(

@@ -93,6 +93,7 @@ class Options:
             (Setting.SEQ_CHECK, self.seq_check),
             (Setting.NO_EXPIRY, not self.expiry),
             (Setting.OVS, self.profile == OVS),
+            (Setting.EARLY_DROP, False),  # what is said of packets must not depend on the size of a table
         ):
             settings = settings | setting if wanted else settings & ~setting
         return settings

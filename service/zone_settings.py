@@ -16,19 +16,19 @@ from ..shm.layout import GLOBAL, MAX_RETRANS_SHIFT, ZONE, ZONE_BYTES, Region, Se
 from ..shm.views import Table
 from . import helper_rules
 from .helper_rules import HelperRules
-from .labels import OVS, PROFILES
+from .labels import NETFILTER, OVS, PROFILES
 from .parameters import Reader, bad, flag, hint, nearest, whole
 
-PROFILE, MAX_RETRANS = "profile", "max_retrans"
+PROFILE, MAX_RETRANS, ON_FULL = "profile", "max_retrans", "on_full"
 SWITCHES = {
     setting.name.lower(): setting
-    for setting in (
-        *(Setting.LOOSE, Setting.BE_LIBERAL, Setting.IGNORE_INVALID_RST, Setting.SEQ_CHECK, Setting.CHECKSUM),
-        Setting.EARLY_DROP,
-    )
+    for setting in (Setting.LOOSE, Setting.BE_LIBERAL, Setting.IGNORE_INVALID_RST, Setting.SEQ_CHECK, Setting.CHECKSUM)
 }
 """Settings that are on or off."""
-JUDGED = int(Setting.OVS | sum(SWITCHES.values())) | 0xFF << MAX_RETRANS_SHIFT
+REJECT, EARLY_DROP = "reject", "early_drop"
+ON_FULL_OF = {NETFILTER: EARLY_DROP, OVS: REJECT}
+"""What a profile's own system does with a new connection over a limit."""
+JUDGED = int(Setting.OVS | Setting.EARLY_DROP | sum(SWITCHES.values())) | 0xFF << MAX_RETRANS_SHIFT
 """Bits of a zone's word that say how packets are judged."""
 
 
@@ -39,10 +39,23 @@ def profile(name: str, value: Any) -> str:
     return value
 
 
-READERS: dict[str, Reader] = {PROFILE: profile} | dict.fromkeys(SWITCHES, flag) | {MAX_RETRANS: whole(0, 255)}
+def on_full(name: str, value: Any) -> str:
+    """Read what becomes of a connection over a limit."""
+    if value not in (REJECT, EARLY_DROP):
+        raise bad(name, f"{REJECT} or {EARLY_DROP}", value)
+    return value
+
+
+READERS: dict[str, Reader] = (
+    {PROFILE: profile} | dict.fromkeys(SWITCHES, flag) | {MAX_RETRANS: whole(0, 255), ON_FULL: on_full}
+)
 """By name: takes a setting as it came over the wire."""
 READERS_OF_ONE: dict[str, Reader] = READERS | dict.fromkeys(helper_rules.NAMES, helper_rules.ports)
 """Those of a single zone: also the ports of helpers."""
+
+
+BITS = SWITCHES | {PROFILE: Setting.OVS, ON_FULL: Setting.EARLY_DROP}
+"""The bit of each setting that has one."""
 
 
 def changes(name: str, value: Any) -> dict[str, Any]:
@@ -68,13 +81,15 @@ def changes(name: str, value: Any) -> dict[str, Any]:
 
 
 def changed(word: int, wanted: Mapping[str, Any]) -> int:
-    """Return a zone's word with some settings changed."""
+    """Return a zone's word with some settings changed; a profile brings its own ``on_full``, unless that is said too."""
+    if PROFILE in wanted and wanted.get(ON_FULL) is None:
+        wanted = {**wanted, ON_FULL: ON_FULL_OF[wanted[PROFILE]]}
     for name, value in wanted.items():
         if name == MAX_RETRANS:
             word = word & ~(0xFF << MAX_RETRANS_SHIFT) | value << MAX_RETRANS_SHIFT
         else:
-            bit = Setting.OVS if name == PROFILE else SWITCHES[name]
-            word = word | bit if value in (True, OVS) else word & ~bit
+            bit = BITS[name]
+            word = word | bit if value in (True, OVS, EARLY_DROP) else word & ~bit
     return word
 
 
@@ -83,6 +98,7 @@ def shown(word: int) -> dict[str, Any]:
     return {
         PROFILE: PROFILES[bool(word & Setting.OVS)],
         **{name: bool(word & setting) for name, setting in SWITCHES.items()},
+        ON_FULL: EARLY_DROP if word & Setting.EARLY_DROP else REJECT,
         MAX_RETRANS: word >> MAX_RETRANS_SHIFT & 0xFF,
     }
 

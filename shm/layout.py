@@ -428,7 +428,7 @@ class Setting(IntEnum):
     CHECKSUM = 1 << 4  # verify checksums
     NO_EXPIRY = 1 << 5  # replay: nothing ever expires
     OVS = 1 << 6  # new connections are judged by the rules of the `ovs` profile, else by those of `netfilter`
-    EARLY_DROP = 1 << 8  # a limit that refuses one of its connections drives out another that is not assured
+    EARLY_DROP = 1 << 8  # a limit that refuses one of its connections drives out a less valuable one (kernels/eviction)
     HELPERS = 1 << 7  # some of its connections get a helper: HELPER_RULES has a row for it
     OWN = 1 << 15  # set for this zone alone; zones without it are set as GLOBAL.settings says
 
@@ -437,7 +437,7 @@ class Setting(IntEnum):
 MAX_RETRANS_SHIFT = 16
 POLICY_SHIFT = 24
 MAX_RETRANS_DEFAULT = 3
-SETTINGS_DEFAULT = Setting.LOOSE | Setting.SEQ_CHECK | Setting.CHECKSUM
+SETTINGS_DEFAULT = Setting.LOOSE | Setting.SEQ_CHECK | Setting.CHECKSUM | Setting.EARLY_DROP
 SETTINGS_WORD_DEFAULT = SETTINGS_DEFAULT | MAX_RETRANS_DEFAULT << MAX_RETRANS_SHIFT
 
 

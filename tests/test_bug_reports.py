@@ -191,7 +191,6 @@ def test_case_57_a_flush_leaves_nothing_of_its_zone():
 
 def test_case_59_a_flood_drives_out_itself_and_no_connection_in_use():
     world = scripts.World(4)
-    world.set("early_drop")
     tables.set_limit(world.bench.table, 0, 20)
     for port in range(10):
         assert shake_hands(world, 1_000 + port) == ["N>", "E<", "E>a"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tables
 from bursts import CLIENT, ROUTER, SERVER, Bench, tcp, udp
 from scapy.all import ICMP, IP, Ether, IPerror, UDPerror
 from zonetrack.kernels.timeouts import Timeout
@@ -156,6 +157,7 @@ def test_checksums_may_be_ignored_per_zone(bench):
 
 @pytest.mark.parametrize(("where", "reason"), [("zone", Reason.ZONE_FULL), ("global", Reason.FULL)])
 def test_a_limit_refuses_the_commit_and_names_itself(bench, where, reason):
+    tables.refuse(bench.table)
     if where == "zone":
         quota = bench.table.array(Region.CONTROL, "quotas", QUOTA)[0:1]
         quota["limit"], quota["has_limit"] = 3, 1
@@ -263,6 +265,7 @@ def test_in_the_ovs_profile_what_is_refused_has_its_reason(ovs):
 def test_in_the_ovs_profile_a_limit_leaves_a_packet_new(ovs):
     quota = ovs.table.array(Region.CONTROL, "quotas", QUOTA)
     quota["has_limit"][0], quota["limit"][0] = 1, 1
+    tables.refuse(ovs.table)  # as that profile does
     verdicts = ovs.track(udp(), udp(sport=2))
     assert states(verdicts) == [NEW, NEW]
     assert verdicts["reason"].tolist() == [Reason.NONE, Reason.ZONE_FULL]

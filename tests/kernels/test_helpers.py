@@ -117,6 +117,7 @@ def test_who_may_not_open_takes_nothing(bench):
 def test_the_table_being_full_the_packet_is_related_all_the_same(bench):
     bench.labels(request())
     tables.set_limit(bench.table, 0, 1)
+    tables.refuse(bench.table)
     [verdict] = bench.verdicts(answer())
     assert bench.label(verdict) == "R>" and verdict["reason"] == Reason.ZONE_FULL
 

@@ -20,7 +20,7 @@ from zonetrack.kernels import repair as repairing
 from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.repair import repair
 from zonetrack.shm import roster
-from zonetrack.shm.layout import VERDICT, Helper, Setting, Status, Step
+from zonetrack.shm.layout import VERDICT, Helper, Status, Step
 from zonetrack.shm.reasons import Reason
 
 SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
@@ -143,7 +143,6 @@ def crowded(one, other):
     for who, ports in ((one, (1, 2)), (other, (3, 4))):
         packets_of(*map(bursts.udp, ports), zone=1)(who)
     tables.set_limit(one.table, 1, 4)
-    tables.zones(one.table)["settings"][1] |= Setting.EARLY_DROP
 
 
 LABELLED = asked.action(mark=5, mark_mask=7, label=1 << 100 | 3, label_mask=asked.ALL_128)

@@ -209,7 +209,7 @@ def test_a_limit_is_named_with_its_zone():
     bench.track(udp(), zone=4)
     told = explanations.explain(arrivals.of_sample(Samples(bench.table).of(bench.me)[-1]))
     assert (told["fate"], told["reason"], told["id"]) == ("not committed", "zone_full", None)
-    assert told["accepted_with"] == ["a higher limit: zonetrack limits set --zone 4 N", "early_drop=on"]
+    assert told["accepted_with"] == ["a higher limit: zonetrack limits set --zone 4 N", "on_full=early_drop"]
 
 
 def test_every_setting_that_is_named_is_one():
@@ -218,6 +218,6 @@ def test_every_setting_that_is_named_is_one():
         sample["reason"] = Reason[name] if name in Reason.__members__ else Reason.TCP_SEQ_ABOVE
         for words in row.accepted_with(arrivals.of_sample(sample)):
             setting, equals, _ = words.partition("=")
-            assert not equals or setting in (*SWITCHES, "profile"), words
+            assert not equals or setting in (*SWITCHES, "profile", "on_full"), words
     assert Setting.OVS  # what `profile` stands for
     assert np.all([row.rule for row in ROWS.values()])

@@ -129,15 +129,18 @@ def test_a_full_table_is_a_reason(capture):
     assert len(list(connections.listed(run.table, run.now_ms))) == 10
 
 
+JUDGED = SETTINGS_DEFAULT & ~Setting.EARLY_DROP
+
+
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        ({}, SETTINGS_DEFAULT),
-        ({"verify": False}, SETTINGS_DEFAULT & ~Setting.CHECKSUM),
-        ({"liberal": True}, SETTINGS_DEFAULT | Setting.BE_LIBERAL),
-        ({"seq_check": False}, SETTINGS_DEFAULT & ~Setting.SEQ_CHECK),
-        ({"expiry": False}, SETTINGS_DEFAULT | Setting.NO_EXPIRY),
-        ({"profile": "ovs"}, SETTINGS_DEFAULT | Setting.OVS),
+        ({}, JUDGED),
+        ({"verify": False}, JUDGED & ~Setting.CHECKSUM),
+        ({"liberal": True}, JUDGED | Setting.BE_LIBERAL),
+        ({"seq_check": False}, JUDGED & ~Setting.SEQ_CHECK),
+        ({"expiry": False}, JUDGED | Setting.NO_EXPIRY),
+        ({"profile": "ovs"}, JUDGED | Setting.OVS),
     ],
 )
 def test_options_become_settings(options, settings):

@@ -50,6 +50,10 @@ def test_every_zone_is_judged_alike(table):
     judged = SETTINGS_DEFAULT & ~Setting.LOOSE & ~Setting.CHECKSUM | Setting.BE_LIBERAL
     assert zones["settings"][0] == zones["settings"][65535] == judged
     assert zones["settings"][3] == judged | Setting.NO_EXPIRY
+    settings.apply(table, Config(tracking=Tracking(profile="ovs")))
+    assert not zones["settings"][0] & Setting.EARLY_DROP
+    settings.apply(table, Config(tracking=Tracking(profile="ovs", on_full="early_drop")))
+    assert zones["settings"][0] & Setting.EARLY_DROP
     settings.apply(table, Config())
     assert zones["settings"][0] == SETTINGS_DEFAULT
 

@@ -13,7 +13,7 @@ import numpy as np
 import tables
 import tiny
 from zonetrack.shm import roster
-from zonetrack.shm.layout import BLOCK_RECORDS, POOL_COUNT_SHIFT, Life, Setting, Slab
+from zonetrack.shm.layout import BLOCK_RECORDS, POOL_COUNT_SHIFT, Life, Slab
 
 from ..interleave.plays import NOW, SHORT, Play
 
@@ -296,7 +296,6 @@ def foretold():
 def crowded():
     """A full zone whose connections drive each other out."""
     made = stage()
-    tables.zones(made.table)["settings"][0] |= Setting.EARLY_DROP
     choices = [("crowd", (key, True)) for key in range(5)] + [("crowd", (2, True), (3, True), (4, True))]
     choices += [*on(5, "find", "remove"), *LIST, ("flush",)]
     return World(made, tiny.aimed(5), before=(0, 1), limit=2, choices=choices)

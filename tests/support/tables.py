@@ -29,6 +29,7 @@ from zonetrack.shm.layout import (
     ZONES_MAX,
     Kind,
     Region,
+    Setting,
     Slab,
     Step,
 )
@@ -50,6 +51,11 @@ ZONES = ZONES_MAX if JIT else 1024
 def small(connections=2000, zones=8, extension_share=125, secret=SECRET):
     """Return a new table."""
     return segment.anonymous(Geometry(connections, zones, extension_share), secret=secret)
+
+
+def refuse(table):
+    """Have limits refuse new connections in every zone, as ``on_full=reject`` does, so that nobody is driven out."""
+    zones(table)["settings"] &= 0xFFFF & ~int(Setting.EARLY_DROP)
 
 
 def keys(count, zone=0, first=1, low=1):
