@@ -95,6 +95,12 @@ bench: $(READY)
 	    $(LOAD) handshake --threads 10 --connections 10000 --zones 100 --data-packets 0 --iterations 100 \
 	        --burst $$burst --json | $(KEEP); \
 	done
+	for addresses in 61 64; do $(LOAD) nat --addresses $$addresses --json | $(KEEP); done
+	$(LOAD) nat --threads 2 --json | $(KEEP)
+	$(LOAD) nat --addresses 1 --connections 100000 --fill 99 --json | $(KEEP)
+	for expectations in 0 1000; do for threads in 1 2; do \
+	    $(LOAD) unnat --threads $$threads --expectations $$expectations --json | $(KEEP); \
+	done; done
 
 # pages that are printed from the code
 docs: $(READY)

@@ -24,11 +24,16 @@ from .errors import Exit
 UNITS = {
     "ns_per_packet": "ns",
     "ns_per_connection": "ns",
+    "ns_per_reply": "ns",
+    "ns_per_miss_stage": "ns",
+    "commit_us_p50": "us",
+    "commit_us_p9999": "us",
     "generator_ns": "ns",
     "floor_ns_1": "ns",
     "floor_ns_2": "ns",
     "floor_ns_4": "ns",
     "ratio_to_floor": "1",
+    "miss_ratio_to_floor": "1",
     "packets_per_second": "1/s",
     "connections_per_second": "1/s",
 }

@@ -5,16 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from . import address, report
 from .errors import ZonetrackError
 
-if TYPE_CHECKING:
-    from .scenarios import Scenario
 
+class Ports(click.ParamType):
+    """A range of ports, as rules have them: 1024-65535, or one."""
+
+    name = "ports"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Return first and last port."""
+        if isinstance(value, tuple):
+            return value
+        first, _, last = value.partition("-")
+        try:
+            ports = int(first), int(last or first)
+        except ValueError:
+            self.fail(f"{value!r} is no range of ports, such as 1024-65535", param, ctx)
+        if not 1 <= ports[0] <= ports[1] <= 65_535:
+            self.fail(f"{value!r} is not within 1-65535, in order", param, ctx)
+        return ports
+
+
+PORTS = Ports()
 PARAMETERS: dict[str, dict[str, Any]] = {
     "megabytes": {"type": click.IntRange(min=1), "help": "Memory that the reads are spread over."},
     "threads": {"type": click.IntRange(1, 250), "help": "Worker processes."},
@@ -30,6 +48,13 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "port": {"metavar": "NAME", "help": "Port of the service; its zone must be empty, and is flushed."},
     "instance": {"metavar": "NAME", "help": "Name of the service's instance."},
     "socket": {"metavar": "PATH", "help": "Path of its control socket."},
+    "addresses": {"type": click.IntRange(1, 1 << 21), "help": "Addresses that sources get."},
+    "ports": {"type": PORTS, "help": "Ports that they get."},
+    "fill": {
+        "type": click.IntRange(0, 99),
+        "help": "Percent of all ports taken before; then commits are timed singly.",
+    },
+    "expectations": {"type": click.IntRange(0, 2048), "help": "Foretold connections, in zones that no packet meets."},
     "repeat": {"type": click.IntRange(min=1), "help": "Trials, of which the median is shown, and the spread."},
 }
 
@@ -38,13 +63,15 @@ class Row(NamedTuple):
     """A scenario: its name, the parameters that it has beside the common ones, and what it does."""
 
     name: str
-    defaults: dict[str, int]
+    defaults: dict[str, Any]
     help: str
+    kind: str = "tracked"
+    """Who carries it out: `floor`, `tracked` (clients/trial) or `translated` (clients/nat_trial)."""
 
 
 MILLION = 1_000_000
 ROWS = (
-    Row("floor", {"threads": 1, "megabytes": 256}, "Read 1, 2 and 4 adjacent cache lines at random."),
+    Row("floor", {"threads": 1, "megabytes": 256}, "Read 1, 2 and 4 adjacent cache lines at random.", "floor"),
     Row(
         "hit",
         {"threads": 1, "connections": MILLION, "zones": 1, "iterations": 5},
@@ -65,11 +92,26 @@ ROWS = (
         {"threads": 1, "connections": 200_000, "zones": 1},
         "SYN, SYN-ACK, ACK, RST of tuples never used before, while the sweep keeps up.",
     ),
+    Row(
+        "nat",
+        {"threads": 1, "connections": MILLION, "addresses": 61, "ports": "1024-65535", "fill": 0},
+        "Connections to one server that get another source, then their answers.",
+        "translated",
+    ),
+    Row(
+        "unnat",
+        {"threads": 1, "connections": 250_000, "iterations": 5, "expectations": 0},
+        "Packets through UNSNAT, DNAT, UNDNAT and SNAT of two routers, which mostly find nothing.",
+        "translated",
+    ),
 )
 SERVICE = ("port", "instance", "socket")
 """Parameters that say which service."""
 TRACKED = {"limit": None, "timeout_ms": None, "burst": None, "seed": 1, "via": "direct"} | dict.fromkeys(SERVICE)
 """Parameters of every scenario that tracks packets, and their defaults."""
+COMMON: dict[str, dict[str, Any]] = {"floor": {}, "tracked": TRACKED, "translated": {"burst": None, "seed": 1}}
+"""Parameters of all scenarios of a kind."""
+KINDS = {row.name: row.kind for row in ROWS}
 BURST, BURST_VIA_SERVICE = 32, 256
 """A service takes 32 packets at once; it is to have the next when it has done them."""
 
@@ -79,14 +121,17 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
     via, target = parameters.pop("via", "direct"), {option: parameters.pop(option, None) for option in SERVICE}
     if (via == "service") != (target["port"] is not None):
         raise click.UsageError("--via service and --port NAME belong together")
-    if name != "floor":
+    kind = KINDS[name]
+    if kind != "floor":
         parameters["burst"] = parameters["burst"] or (BURST_VIA_SERVICE if via == "service" else BURST)
-    warm()
+    warm(kind)
     from ..shm.errors import RosterError, SegmentError
 
     try:
-        if name == "floor":
+        if kind == "floor":
             trials = floors(repeat, **parameters)
+        elif kind == "translated":
+            trials = nat_trials(name, repeat, as_json, parameters)
         elif via == "service":
             trials = service_trials(name, repeat, as_json, parameters, target)
         else:
@@ -95,7 +140,7 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
         raise ZonetrackError(str(error)) from error
     # where each worker has its own connections, `connections` is the figure: how many there were in all
     figures, spread = report.summary(trials)
-    if "connections" in figures:
+    if kind == "tracked" and "connections" in figures:
         parameters["connections_per_thread"] = parameters.pop("connections")
     if via == "service":
         parameters |= {"via": via, "port": target["port"]}
@@ -108,18 +153,19 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
         report.show(name, parameters, figures, spread)
 
 
-def warm() -> None:
+def warm(kind: str) -> None:
     """Compile what is not in the cache, one process at a time; then it is loaded, and workers are born with it."""
     from ..kernels import jit
     from ..service import warmup
-    from . import trial
+    from . import nat_trial, trial
 
+    load = nat_trial.warm if kind == "translated" else trial.warm
     warmup.ensure()
     if not jit.CACHED:
-        trial.warm()
+        load()
         return
     with warmup.alone(jit.cache_directory()):
-        trial.warm()
+        load()
 
 
 def floors(repeat: int, megabytes: int, threads: int) -> list[dict[str, float]]:
@@ -142,6 +188,19 @@ def trials_of(name: str, repeat: int, as_json: bool, parameters: dict[str, Any])
     return repeated(scenario, repeat, as_json, trial.conduct)
 
 
+def nat_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
+    """Return the figures of some trials of a scenario of translated traffic."""
+    from . import nat_trial
+    from .nat_scenarios import NAT_SCENARIOS, NatPlan
+
+    scenario = NAT_SCENARIOS[name](NatPlan(**parameters))
+    try:
+        nat_trial.geometry(scenario)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return repeated(scenario, repeat, as_json, nat_trial.conduct)
+
+
 def service_trials(
     name: str, repeat: int, as_json: bool, parameters: dict[str, Any], target: dict[str, Any]
 ) -> list[dict[str, float]]:
@@ -156,7 +215,7 @@ def service_trials(
 
 
 def repeated(
-    scenario: Scenario, repeat: int, as_json: bool, conduct: Callable[[Scenario, Callable[[int], object]], Any]
+    scenario: Any, repeat: int, as_json: bool, conduct: Callable[[Any, Callable[[int], object]], Any]
 ) -> list[dict[str, float]]:
     """Carry out a scenario so many times; returns the figures of each."""
     trials = []
@@ -180,7 +239,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 def _add(row: Row) -> None:
     """Add the subcommand of a scenario."""
-    defaults = row.defaults | ({} if row.name == "floor" else TRACKED) | {"repeat": 1}
+    defaults = row.defaults | COMMON[row.kind] | {"repeat": 1}
 
     @click.pass_obj
     def callback(as_json_before: bool, as_json: bool, repeat: int, **parameters: Any) -> None:

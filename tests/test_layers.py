@@ -78,6 +78,7 @@ ROOM_RULES = {
         f"clients/{room}": DRIVERS
         for room in ("load", "trial", "service_trial", "courier", "scenarios", "driver", "sender", "traffic", "floor")
     },
+    **{f"clients/{room}": DRIVERS for room in ("trips", "nat_scenarios", "nat_trial")},
 }
 
 

@@ -74,6 +74,31 @@ def test_scan_at_the_limit_waits_for_the_sweep():
     assert found["retries"] > 0
 
 
+def test_nat():
+    found = result("nat", "--threads", 2, "--connections", 3000, "--addresses", 3, "--ports", "1024-5119")
+    assert found.keys() >= PER_CONNECTION - {"lookup_errors"} | {"ns_per_reply", "exhausted"}
+    assert (found["connections"], found["exhausted"], found["looked_up"]) == (3000, 0, 3)
+    assert found["packets"] == 6000
+    assert found["ports"] == [1024, 5119]
+
+
+def test_nat_where_ports_run_out():
+    found = result("nat", "--connections", 300, "--addresses", 1, "--ports", "1024-1223")
+    assert found["exhausted"] == 100
+
+
+def test_nat_where_ports_have_nearly_run_out():
+    found = result("nat", "--connections", 100, "--addresses", 1, "--ports", "1024-3071", "--fill", 99)
+    assert found["ports_filled"] == 2048 * 99 // 100
+    assert found["commit_us_p50"] <= found["commit_us_p9999"]
+
+
+def test_unnat():
+    found = result("unnat", "--threads", 2, "--connections", 1000, "--iterations", 2, "--expectations", 1000)
+    assert found.keys() >= PER_PACKET | {"ns_per_miss_stage", "miss_ratio_to_floor"}
+    assert found["packets"] == 4 * 1000 + 3 * 1000 + 2 * 2000
+
+
 def test_the_floor_alone():
     found = result("floor", "--megabytes", 1)
     assert found.keys() >= FLOORS
@@ -139,6 +164,10 @@ def test_what_cannot_be_compared_fails_and_is_named(tmp_path):
         ("hit", "--zones", 65537),
         ("hit", "--threads", 0),
         ("hit", "--megabytes", 1),
+        ("nat", "--ports", "70000"),
+        ("nat", "--ports", "20-10"),
+        ("nat", "--ports", "http"),
+        ("nat", "--fill", 100),
         ("compare", "/nowhere/a.json", "/nowhere/b.json"),
     ],
 )
@@ -168,6 +197,7 @@ def test_port_that_there_is_not():
 
 
 def test_the_scenarios_of_the_command_are_those_that_there_are():
+    from zonetrack.clients.nat_scenarios import NAT_SCENARIOS
     from zonetrack.clients.scenarios import SCENARIOS
 
-    assert [row.name for row in ROWS] == ["floor", *SCENARIOS]
+    assert [row.name for row in ROWS] == ["floor", *SCENARIOS, *NAT_SCENARIOS]
