@@ -1,8 +1,11 @@
-"""Where frames go: into the rings of ports, a burst's frames of one ring handed over together.
+"""Where frames go: out of ports, the frames of a round over all queues handed over together.
 
-A worker writes only to rings of queues that it owns, so a port is reached by the queues of it that this worker has; of those
+A worker sends only by queues that are its own, so a port is reached by the queues of it that this worker has; of those
 a frame takes the one with the place of the queue it came from, so that a flow stays in order.  What goes nowhere is counted:
-a port of which this worker has no queue, a ring in which the client has left no room.
+a port of which this worker has no queue, a ring in which the other side has left no room, a frame that is too long.
+
+Frames that wait for the end of the round stand where they leave already: to wait costs them no copy.  They wait until a
+batch is full, ``batch_max``, which is 1 where each is to leave by itself.
 
 The answers to those who sent the frames go the same way, in the order of the frames, and have no bytes: the frames are
 elsewhere.
@@ -13,17 +16,15 @@ from __future__ import annotations
 from ..shm.layout import (
     DESCRIPTOR_BYTES,
     FRAME_BYTES,
-    NO_TAG,
     OUTLET,
     OUTLET_BYTES,
     QUEUE,
     VERDICT_BYTES,
     FrameFlag,
     Link,
-    offset,
 )
 from ..shm.reasons import Reason
-from . import counters, learning, memory, ring
+from . import completion, counters, learning, memory, port_shm, ports, ring
 from .flow_fields import fields_at
 from .jit import inlined, kernel
 from .stages import frame_at
@@ -32,56 +33,41 @@ from .words import ONE, SIXTEEN, THREE, ZERO, u64
 queue_at = memory.record_at(QUEUE)
 outlet_at = memory.record_at(OUTLET)
 
-TX = offset(QUEUE, "tx")
 _OUTLET, _DESCRIPTOR, _FRAME, _VERDICT = (
     u64(size) for size in (OUTLET_BYTES, DESCRIPTOR_BYTES, FRAME_BYTES, VERDICT_BYTES)
 )
-_NO_TAG = u64(NO_TAG)
-_FORWARDED, _QUIET = u64(FrameFlag.FORWARDED), u64(FrameFlag.QUIET)
+_QUIET, _PARTIAL = u64(FrameFlag.QUIET), u64(FrameFlag.CHECKSUM_PARTIAL)
 _FLAGS_SHIFT = u64(40)
 _SIX, _TWELVE, _FOURTEEN = u64(6), u64(12), u64(14)
 _VLAN_BITS = u64(0xFFF)
 
 
 @inlined
-def _place(pipe, address):
-    """Take the next place in a queue's ring back; returns its position, or the cursor's where there is no room.
-
-    Returns:
-        Position, and whether there is room.
-    """
+def _touch(pipe, address):
+    """Remember that a queue has something to be handed over at the end of the round."""
     queue = queue_at(address)
-    tx = ring.end_at(address + TX)
-    pending = u64(queue.pending)
-    if ring.room(tx, pending + ONE) <= pending:
-        queue.tx_full = queue.tx_full + ONE
-        return ZERO, False
-    if pending == ZERO:
+    if queue.touched == ZERO:
+        queue.touched = ONE
         memory.set_le64(pipe.touched + (pipe.touched_count << THREE), address)
         pipe.touched_count = pipe.touched_count + ONE
-    queue.pending = pending + ONE
-    return tx.cursor + pending, True
 
 
 @kernel
 def _put(views, pipe, loop, address, i):
-    """Put frame ``i`` of the burst into a queue's ring."""
+    """Put frame ``i`` of the burst where it leaves by a queue; a batch that is full leaves at once."""
     memory.apart()
-    position, there_is_room = _place(pipe, address)
-    if not there_is_room:
-        counters.count(views, Reason.OUTPUT_FULL)
-        return
     frame = frame_at(loop.frames + i * _FRAME)
-    queue = queue_at(address)
-    tx = ring.end_at(address + TX)
-    slot = position & (u64(tx.slots) - ONE)
-    captured = u64(frame.captured_bytes)
-    memory.copy(ring.frame_of(tx, slot), u64(frame.address), captured)
-    place = ring.descriptor_of(tx, position)
-    ring.write(place, _NO_TAG, slot, captured, u64(frame.wire_bytes), u64(frame.link), _FORWARDED)
-    ring.write_verdict(place, loop.verdicts + i * _VERDICT)
-    queue.tx_bytes = queue.tx_bytes + u64(frame.wire_bytes)
+    if u64(frame.flags) & _PARTIAL != ZERO:
+        completion.complete(frame)
+    reason = ports.put(address, frame, loop.verdicts + i * _VERDICT)
+    if reason != ZERO:
+        counters.count(views, reason)
+        return
     counters.count(views, Reason.OUTPUTS)
+    if u64(queue_at(address).pending) >= pipe.batch_max:
+        ports.tx_burst(address)
+    else:
+        _touch(pipe, address)
 
 
 @kernel
@@ -149,15 +135,18 @@ def as_a_switch(views, pipe, loop, from_index, fields, i, now_s):
 def answer(pipe, loop, address, count):
     """Answer the descriptors of a burst to the queue they came from, but those of which no answer is wanted."""
     memory.apart()
+    if not ports.is_shm(queue_at(address)):
+        return
     for i in range(count):
         descriptor = loop.descriptors + u64(i) * _DESCRIPTOR
         if (memory.le64(descriptor + SIXTEEN) >> _FLAGS_SHIFT) & _QUIET != ZERO:
             continue
-        position, there_is_room = _place(pipe, address)
+        _touch(pipe, address)
+        position, there_is_room = port_shm.place(address)
         if not there_is_room:
             continue
         frame = frame_at(loop.frames + u64(i) * _FRAME)
-        tx = ring.end_at(address + TX)
+        tx = ring.end_at(address + port_shm.TX)
         place = ring.descriptor_of(tx, position)
         slot = position & (u64(tx.slots) - ONE)
         tag = memory.le64(descriptor)
@@ -167,15 +156,10 @@ def answer(pipe, loop, address, count):
 
 @kernel
 def hand_over(pipe):
-    """Let the clients of all rings that were written to have what is in them."""
+    """Hand over what was put anywhere."""
     memory.apart()
     for i in range(pipe.touched_count):
         address = memory.le64(pipe.touched + (u64(i) << THREE))
-        queue = queue_at(address)
-        tx = ring.end_at(address + TX)
-        pending = u64(queue.pending)
-        queue.pending = ZERO
-        ring.produce(tx, pending)
-        queue.wakes = queue.wakes + ring.wake(tx)
-        queue.tx_packets = queue.tx_packets + pending
+        queue_at(address).touched = ZERO
+        ports.tx_burst(address)
     pipe.touched_count = ZERO

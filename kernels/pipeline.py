@@ -48,7 +48,7 @@ from ..shm.layout import (
     ZoneFrom,
 )
 from ..shm.reasons import Reason
-from . import actions, classify, counters, endpoints, entries, flow_fields, intents, locks, memory, outputs
+from . import actions, classify, counters, endpoints, entries, flow_fields, intents, locks, memory, outputs, ports
 from .classify import generation_at
 from .flow_fields import fields_at
 from .jit import inlined, kernel
@@ -83,7 +83,7 @@ _MIX = u64(0x9E3779B97F4A7C15)
 _VLAN_BITS = u64(0xFFF)
 _CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
 _OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO = (u64(kind) for kind in OpKind)
-_COMMIT = u64(FrameFlag.COMMIT)
+_COMMIT, _IN_PLACE = u64(FrameFlag.COMMIT), u64(FrameFlag.IN_PLACE)
 _FORCE = u64(ActionFlag.FORCE)
 _TRK, _INV = u64(CtState.TRK), u64(CtState.INV)
 _TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
@@ -200,6 +200,7 @@ def _read_label(views, verdict, fields):
 def _set_aside(pipe, loop, i):
     """A fragment waits for the rest of its datagram: remember where it goes on, and answer nothing now."""
     memory.seldom()
+    ports.describe(queue_at(pipe.queue), loop, i)
     verdict = verdict_at(loop.verdicts + i * _VERDICT)
     passage = _passage(pipe, i)
     descriptor = loop.descriptors + i * _DESCRIPTOR
@@ -350,18 +351,20 @@ def _change(views, pipe, loop, asked, fields, i):
 
 
 @inlined
-def _gather(pipe, passage, frame, op, zone, i):
-    """Put a packet among those that are tracked next."""
+def _gather(pipe, loop, passage, frame, op, zone, i):
+    """Put a packet among those that are tracked next; what may be translated may grow, and is taken along."""
     k = pipe.gathered
+    asked = u64(op.action)
+    passage.translates = u64(asked != ZERO and u64(action_at(pipe.generation + asked).nat) != ZERO)
+    if u64(passage.translates) != ZERO and u64(frame_at(frame).flags) & _IN_PLACE != ZERO:
+        ports.take_along(loop, i)
     memory.set_le64(pipe.places + (k << THREE), i)
     target = frame_at(pipe.frames + k * _FRAME)
     memory.copy(pipe.frames + k * _FRAME, frame, _FRAME)
     target.zone = zone
     flags = u64(target.flags) & ~_COMMIT
     target.flags = flags | (_COMMIT if u64(op.commit) != ZERO else ZERO)
-    asked = u64(op.action)
     target.action = pipe.generation + asked if asked != ZERO else ZERO
-    passage.translates = u64(asked != ZERO and u64(action_at(pipe.generation + asked).nat) != ZERO)
     pipe.gathered = k + ONE
 
 
@@ -387,7 +390,7 @@ def _take_on(views, pipe, loop, queue, i, now_s):
             zone = _zone_of(op, fields, queue)
             if not _is_known(pipe, loop, op, fields, passage, zone, i):
                 passage.stage = _TRACK
-                _gather(pipe, passage, frame, op, zone, i)
+                _gather(pipe, loop, passage, frame, op, zone, i)
                 return
             if u64(op.commit) != ZERO and u64(op.action) != ZERO:
                 _change(views, pipe, loop, u64(op.action), fields, i)
@@ -452,7 +455,7 @@ def advance(views, pipe, loop, queue, count, now_ms):
 
 @kernel
 def finish(views, pipe, loop, address, count):
-    """Say what became of a burst: counters, answers, and what was output handed over.
+    """Say what became of a burst: counters and answers; the caller has what was output handed over.
 
     Args:
         views, pipe, loop, count: as for `advance`.
@@ -471,4 +474,3 @@ def finish(views, pipe, loop, address, count):
         if u64(verdict.reason) == ZERO:
             verdict.reason = reason
     outputs.answer(pipe, loop, address, count)
-    outputs.hand_over(pipe)

@@ -2,16 +2,14 @@
 
 For each queue in turn, a burst:
 
-    receive    copy descriptors and frames to private memory, checking what was copied; give the places back
-    track      burst.track_burst, on the copies
-    answer     copy frames and verdicts to the ring back, as far as the client has left room; wake it if it sleeps
+    receive    ports.rx_burst, by the kind of its port
+    track      burst.track_burst
+    answer     clients that share memory get frames and verdicts back, as far as they have left room
 
 Where rules hold (kernels/rulebook), the pipeline says what is tracked and where frames go, and the answers have no frames.
+What was output leaves at the end of a round over all queues, or where a batch is full, each queue's frames together.
 
-Every descriptor gets its answer, in order; only a fragment's comes later, when its datagram is whole.  A descriptor that
-cannot be becomes a frame of no bytes, which is refused like any other that ends too early.  What a client can reach is read
-once, and nothing that is read there is used as an address or a bound before it was checked.  So the worst that a client can
-do is to waste its own ring.
+Every descriptor of a client gets its answer, in order; only a fragment's comes later, when its datagram is whole.
 
 A call is bounded: in rounds, in looks while there is nothing, and by the sleep, which ends ``sleep_ms`` after the moment
 that the caller calls now.  It also ends after a burst in which a lock was waited for in vain: its holder may be dead, and
@@ -25,9 +23,10 @@ from ..shm.layout import (
     FRAGMENTS_MAX,
     FRAME,
     FRAME_BYTES,
-    LINE_BYTES,
     PARTICIPANT,
     POLL_BURST_PACKETS,
+    POLLED,
+    POLLED_BYTES,
     QUEUE,
     VERDICT,
     VERDICT_BYTES,
@@ -38,7 +37,21 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import burst, fragments, futex, late, memory, pipeline, ring, rulebook, sweep
+from . import (
+    burst,
+    fragments,
+    futex,
+    late,
+    memory,
+    outputs,
+    pipeline,
+    port_shm,
+    ports,
+    ring,
+    rulebook,
+    sockets,
+    sweep,
+)
 from .jit import inlined, kernel
 from .words import ONE, THREE, ZERO, u64
 
@@ -46,8 +59,8 @@ queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
 verdict_at = memory.record_at(VERDICT)
 waiting_at = memory.record_at(WAITING)
+polled_at = memory.record_at(POLLED)
 
-_RX = offset(QUEUE, "rx")
 _TX = offset(QUEUE, "tx")
 _HEARTBEAT = offset(PARTICIPANT, "heartbeat")
 _ADDRESS = offset(WAIT, "address")
@@ -56,92 +69,13 @@ _BURST = u64(POLL_BURST_PACKETS)
 _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
 _FRAME = u64(FRAME_BYTES)
 _VERDICT = u64(VERDICT_BYTES)
-_LINE = u64(LINE_BYTES)
 _WAITING = u64(WAITING_BYTES)
+_POLLED = u64(POLLED_BYTES)
+_POLLERR = u64(0x08)
 RESUMED_MAX = u64(64)
 """Fragments that are taken on through the rules in one round."""
 SLEEP_MS_WAITING = ONE
 """The longest sleep of a worker that holds fragments: another may say any moment what becomes of them."""
-
-
-@inlined
-def _describe(queue, frame, address, captured, wire, link, flags):
-    frame.address = address
-    frame.captured_bytes = captured
-    frame.wire_bytes = wire
-    frame.zone = queue.zone
-    frame.link = link
-    frame.flags = flags & u64(queue.frame_flags)
-
-
-@inlined
-def _accept(queue, rx, place, out, frame, copied):
-    """Copy a descriptor to ``out``, and describe its frame, which is to be copied to address ``copied``.
-
-    Returns:
-        Where the frame is now; it has the bytes that ``frame`` says.
-    """
-    tag, slot, captured, wire, link, flags = ring.fetch(place)
-    source = ring.frame_of(rx, slot)
-    if slot >= u64(rx.slots):
-        queue.bad_slots = queue.bad_slots + ONE
-        captured = wire = ZERO
-        source = u64(rx.frames)
-    elif captured > ring.SLOT or captured > wire:
-        queue.bad_lengths = queue.bad_lengths + ONE
-        captured = wire = ZERO
-    ring.write(out, tag, ZERO, captured, wire, link, flags)
-    _describe(queue, frame, copied, captured, wire, link, flags)
-    return source
-
-
-@kernel
-def _receive(queue, rx, loop, count):
-    """Copy ``count`` descriptors and their frames to private memory, and give their places back."""
-    for i in range(count):
-        frame = frame_at(loop.frames + u64(i) * _FRAME)
-        place = ring.descriptor_of(rx, rx.cursor + u64(i))
-        source = _accept(
-            queue, rx, place, loop.descriptors + u64(i) * _DESCRIPTOR, frame, loop.bytes + u64(i) * ring.SLOT
-        )
-        memory.prefetch(source)
-        memory.prefetch(source + _LINE)
-        # until the copy has been made the frame is where the client put it
-        memory.set_le64(loop.verdicts + u64(i) * _VERDICT, source)
-    bytes_ = ZERO
-    for i in range(count):
-        frame = frame_at(loop.frames + u64(i) * _FRAME)
-        memory.copy(u64(frame.address), memory.le64(loop.verdicts + u64(i) * _VERDICT), u64(frame.captured_bytes))
-        bytes_ += u64(frame.wire_bytes)
-    ring.consume(rx, count)
-    queue.rx_packets = queue.rx_packets + count
-    queue.rx_bytes = queue.rx_bytes + bytes_
-    queue.bursts = queue.bursts + ONE
-
-
-@kernel
-def _answer(queue, tx, loop, count):
-    """Put the frames of a burst and their verdicts into the ring back."""
-    n = min(count, ring.room(tx, count))
-    bytes_ = ZERO
-    for i in range(n):
-        frame = frame_at(loop.frames + u64(i) * _FRAME)
-        position = tx.cursor + u64(i)
-        slot = position & (tx.slots - ONE)
-        captured = u64(frame.captured_bytes)
-        memory.copy(ring.frame_of(tx, slot), u64(frame.address), captured)
-        place = ring.descriptor_of(tx, position)
-        tag = memory.le64(loop.descriptors + u64(i) * _DESCRIPTOR)
-        ring.write(place, tag, slot, captured, u64(frame.wire_bytes), u64(frame.link), u64(frame.flags))
-        ring.write_verdict(place, loop.verdicts + u64(i) * _VERDICT)
-        bytes_ += u64(frame.wire_bytes)
-    queue.tx_full = queue.tx_full + (count - n)
-    if n == ZERO:
-        return
-    ring.produce(tx, n)
-    queue.wakes = queue.wakes + ring.wake(tx)
-    queue.tx_packets = queue.tx_packets + n
-    queue.tx_bytes = queue.tx_bytes + bytes_
 
 
 @kernel
@@ -153,6 +87,7 @@ def _set_aside(address, loop, count):
         verdict = verdict_at(loop.verdicts + u64(i) * _VERDICT)
         descriptor = loop.descriptors + u64(i) * _DESCRIPTOR
         if u64(verdict.flags) & u64(VerdictFlag.HELD) != ZERO:
+            ports.describe(queue_at(address), loop, u64(i))
             waiting = loop.waiting + u64(verdict.record) * _WAITING
             memory.copy(waiting, descriptor, _DESCRIPTOR)
             waiting_at(waiting).queue = address
@@ -174,6 +109,8 @@ def _answer_fragment(views, loop, number):
         return
     address = u64(waiting_at(waiting).queue)
     queue = queue_at(address)
+    if not ports.is_shm(queue):
+        return
     tx = ring.end_at(address + _TX)
     if ring.room(tx, ONE) == ZERO:
         queue.tx_full = queue.tx_full + ONE
@@ -222,7 +159,7 @@ def _fetch_late(views, pipe, loop, now_ms):
         _, _, captured, wire, link, flags = ring.fetch(at)
         memory.copy(loop.descriptors, at, _DESCRIPTOR)
         memory.copy(loop.bytes, fragments.buffer(views, number), captured)
-        _describe(queue, frame_at(loop.frames), loop.bytes, captured, wire, link, flags)
+        port_shm.describe(queue, frame_at(loop.frames), loop.bytes, captured, wire, link, flags)
         pipeline.begin(pipe, loop, queue, ONE)
         pipe.queue = address
         pipeline.resume(views, pipe, loop, at, fragments.fragment(views, number) + fragments.VERDICT)
@@ -240,12 +177,10 @@ def _round(views, loop, now_ms):
         count = ONE
         if i < loop.queue_count:
             address = memory.le64(loop.queues + (u64(i) << THREE))
-            rx = ring.end_at(address + _RX)
-            count = min(_BURST, ring.filled(rx, _BURST))
+            count = ports.rx_burst(loop, address)
             if count == ZERO:
                 continue
             queue = queue_at(address)
-            _receive(queue, rx, loop, count)
             packets += count
             if ruled:
                 pipeline.begin(pipe, loop, queue, count)
@@ -270,12 +205,16 @@ def _round(views, loop, now_ms):
             waiting = pipeline.advance(views, pipe, loop, queue, count, now_ms)
         if ruled:
             pipeline.finish(views, pipe, loop, address, count)
-            continue
-        if fragments.waits_for(views):
-            count = _set_aside(address, loop, count)
-            _answer_late(views, loop, now_ms)
-        _answer(queue, ring.end_at(address + _TX), loop, count)
-    if not ruled and fragments.waits_for(views):
+        else:
+            if fragments.waits_for(views):
+                count = _set_aside(address, loop, count)
+                _answer_late(views, loop, now_ms)
+            if ports.is_shm(queue):
+                port_shm.answer(queue, address, loop, count)
+        ports.release(address)
+    if ruled:
+        outputs.hand_over(pipe)
+    elif fragments.waits_for(views):
         _answer_late(views, loop, now_ms)
     return packets
 
@@ -285,7 +224,7 @@ def _round(views, loop, now_ms):
 def _is_quiet(loop):
     """Look at all queues once."""
     for i in range(loop.queue_count):
-        if ring.filled(ring.end_at(memory.le64(loop.queues + (u64(i) << THREE)) + _RX), ONE) != ZERO:
+        if ports.is_ready(memory.le64(loop.queues + (u64(i) << THREE))):
             return False
     return True
 
@@ -303,16 +242,34 @@ def _spin(loop):
 @kernel
 def _say_waiting(loop, waiting):
     for i in range(loop.queue_count):
-        rx = ring.end_at(memory.le64(loop.queues + (u64(i) << THREE)) + _RX)
-        memory.release32(rx.ring + ring.WAITING, waiting)
+        address = memory.le64(loop.queues + (u64(i) << THREE))
+        if ports.is_shm(queue_at(address)):
+            port_shm.say_waiting(address, waiting)
+
+
+@kernel
+def _wait_for_devices(loop, sleep_ms):
+    """Sleep until a descriptor has something; note which of them have an error, for that does not go away by itself."""
+    memory.seldom()
+    sockets.wait(loop.polled, loop.polled_count, sleep_ms)
+    for i in range(loop.polled_count):
+        if u64(polled_at(loop.polled + u64(i) * _POLLED).came) & _POLLERR != ZERO:
+            queue = queue_at(memory.le64(loop.polled_queues + (u64(i) << THREE)))
+            queue.troubled = ONE
+            loop.troubled = ONE
 
 
 @kernel
 def _sleep(loop, now_ms, sleep_ms):
-    """Sleep until a client wakes us, but not longer than ``sleep_ms`` from ``now_ms``."""
+    """Sleep until a client wakes us or a device has something, but not longer than ``sleep_ms`` from ``now_ms``."""
     _say_waiting(loop, ONE)
     memory.fence_full()  # F2 of kernels/ring
     if _is_quiet(loop):
+        if loop.polled_count != ZERO:
+            _wait_for_devices(loop, sleep_ms)
+            loop.sleeps = loop.sleeps + ONE
+            _say_waiting(loop, ZERO)
+            return
         futex.until(loop.timeout, now_ms + sleep_ms)
         if loop.wait_count == ONE:
             futex.wait(memory.le64(loop.waits + _ADDRESS), ONE, loop.timeout)

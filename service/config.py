@@ -22,7 +22,6 @@ from ..shm.segment import INSTANCE_DEFAULT
 from ..shm.sizing import CONNECTIONS_DEFAULT, EXTENSION_SHARE_DEFAULT, ZONES_IN_USE_DEFAULT
 from . import listening
 from .config_values import (
-    PortSpec,
     Reader,
     choice,
     limit,
@@ -36,6 +35,7 @@ from .config_values import (
     zone_settings,
 )
 from .labels import PROFILES
+from .ports.specs import PortSpec
 from .zone_settings import EARLY_DROP, REJECT
 
 FILE_DEFAULT = Path("/etc/zonetrack/zonetrack.toml")

@@ -9,36 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..clients.errors import ServerError
-from ..shm.layout import PORT_SLOTS_MAX, QUEUES_MAX, UNLIMITED, ZONES_MAX
-from ..shm.port import SLOTS_DEFAULT, SLOTS_MIN
+from ..shm.layout import QUEUES_MAX, UNLIMITED, ZONES_MAX
 from . import helper_rules, policies
 from . import zone_settings as settings_by_zone
+from .ports.specs import SPEC, PortSpec
+from .ports.specs import read as port
 
 Reader = Callable[[Any], Any]
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
-PORT_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
-SHM = "shm"
-LATER = ("afpacket", "tap", "nfqueue")
-"""Kinds of ports that SPEC has a place for, and this version has not."""
-SPEC = "shm:NAME[,queues=N][,zone=Z][,slots=N]"
 WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-
-
-class PortSpec(NamedTuple):
-    """A port that the service opens."""
-
-    kind: str
-    name: str
-    queues: int = 1
-    zone: int = 0
-    slots: int = SLOTS_DEFAULT
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.name},queues={self.queues},zone={self.zone},slots={self.slots}"
 
 
 def number(low: int, high: int) -> Reader:
@@ -52,14 +35,6 @@ def number(low: int, high: int) -> Reader:
         return value
 
     return read
-
-
-def slots(value: Any) -> int:
-    """Read the number of frames in a ring: a power of two."""
-    found = number(SLOTS_MIN, PORT_SLOTS_MAX)(value)
-    if found & (found - 1):
-        raise ValueError(f"expected a power of two, found {found}")
-    return found
 
 
 def switch(value: Any) -> bool:
@@ -198,26 +173,3 @@ def ports(value: Any) -> tuple[PortSpec, ...]:
     if queues > QUEUES_MAX:
         raise ValueError(f"expected at most {QUEUES_MAX:,} queues in all, found {queues:,}")
     return found
-
-
-def port(spec: Any) -> PortSpec:
-    """Read one SPEC, such as ``shm:lab,queues=2``."""
-    if not isinstance(spec, str):
-        raise ValueError(f"expected a port as {SPEC}, found {spec!r}")
-    head, *options = spec.split(",")
-    kind, _, called = head.partition(":")
-    if kind in LATER:
-        raise ValueError(f"ports of kind {kind} are not there yet in this version: {spec!r}")
-    if kind != SHM or not PORT_NAME.fullmatch(called):
-        raise ValueError(f"expected a port as {SPEC}, found {spec!r}")
-    known = {"queues": number(1, QUEUES_MAX), "zone": number(0, ZONES_MAX - 1), "slots": slots}
-    read: dict[str, int] = {}
-    for option in options:
-        key, _, value = option.partition("=")
-        if key not in known or key in read:
-            raise ValueError(f"expected a port as {SPEC}, found {option!r} in {spec!r}")
-        try:
-            read[key] = known[key](value)
-        except ValueError as error:
-            raise ValueError(f"{key} of {head}: {error}") from None
-    return PortSpec(kind, called, **read)

@@ -12,7 +12,6 @@ and for orders that clients gave to control.
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
 import select
 import signal
@@ -24,19 +23,21 @@ from typing import Any, NamedTuple
 
 from ..clients import address
 from ..clients.errors import ZonetrackError
-from ..shm import port, roster
+from ..shm import roster
 from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.segment import Instance
-from . import board, burial, control, listening, log, notify, opening, settings, warmup
+from . import burial, control, listening, log, notify, opening, settings, warmup
 from .board import Board
 from .burial import Burial
 from .children import Child
-from .config import Config, ConfigError, Loaded, differences, merge
+from .config import Config, Loaded, differences, merge
 from .context import Context, Order
 from .crew import ending
 from .door import Door, open_door
 from .lives import Life
+from .ports import opening as ports
+from .ports import telling
 from .published import Published
 from .worker import Worker
 
@@ -49,8 +50,6 @@ BURY_AGAIN_S = 1.0
 """Until the dead are tried again whose repair waits for a lock that a living process has."""
 RULES_WAIT_S = 0.5
 """For workers to go by rules that were read again; they look every 30 ms."""
-COUNTS = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bad_slots", "bad_lengths", "bursts", "wakes")
-"""What is told of a queue."""
 _log = log.logger("keeper")
 
 
@@ -121,6 +120,7 @@ class Keeper:
         self._turns: dict[int, tuple[int, int, int]] = {}
         self._instance: Instance
         self._queues: Queues
+        self._dealt: list[list[int]]
         self._rules: Published
         self._door: Door
         self._sites: dict[str, socket.socket] = {}
@@ -144,7 +144,9 @@ class Keeper:
             warmup.ensure()
             warmup.load("poll.poll", "late.abandon", "repair.repair", *control.PIECES)
             settings.apply(self._instance.table, self.config)
-            self._queues = Queues([house.enter_context(made) for made in self._make_ports()])
+            opened = [house.enter_context(made) for made in ports.open_ports(self.config)]
+            self._queues = Queues(opened, workers=self.config.workers)
+            self._dealt = self._queues.deal()
             names = [spec.name for spec in self.config.ports]
             self._rules = Published(Rulebook(self.config.workers), self._instance.table, names)
             if self.config.rules is not None:
@@ -162,21 +164,10 @@ class Keeper:
             raise StartError(self._failure)
 
     # ------------------------------------------------------------------------------------------------ beginning
-    def _make_ports(self) -> Iterator[port.Port]:
-        group = None
-        if self.config.ports_group is not None:
-            try:
-                group = grp.getgrnam(self.config.ports_group).gr_gid
-            except KeyError:
-                raise ConfigError(f"ports_group: there is no group {self.config.ports_group!r}") from None
-        for spec in self.config.ports:
-            yield port.create(self.config.instance, spec.name, spec.queues, spec.zone, spec.slots, group)
-
     def _begin(self) -> None:
         """Make the children, and start them."""
-        places = [(made.name, index) for made in self._queues.ports for index in range(made.queues)]
-        self._board = Board(board.deal(places, self.config.workers))
-        for number, numbers in enumerate(board.deal(range(len(places)), self.config.workers)):
+        self._board = Board([self._named(own) for own in self._dealt])
+        for number, numbers in enumerate(self._dealt):
             line = self._board.lines[number]
             worker = Worker(self._instance.table, self._queues, numbers, line, self._rules.book, number)
             self._workers.append(Child("worker", number, worker.work, worker.stop, worker.hurry))
@@ -208,19 +199,14 @@ class Keeper:
         self.config = merge(self.config, after)
         return {"changed": changed, "restart": restart}
 
+    def _named(self, numbers: list[int]) -> list[tuple[str, int]]:
+        """Return port and index of the queues that packets come from among some places."""
+        records = self._queues.records
+        receiving = [number for number in numbers if records["receives"][number]]
+        return [(self._queues.ports[int(records["port"][one])].name, int(records["index"][one])) for one in receiving]
+
     def _ports(self) -> list[dict[str, Any]]:
-        workers = self.config.workers
-        told = []
-        for number, made in enumerate(self._queues.ports):
-            queues = []
-            for index in range(made.queues):
-                place = self._queues.number(number, index)
-                record = self._queues.records[place]
-                counts = {name: int(record[name]) for name in COUNTS}
-                counts["bad_cursors"] = int(record["rx"]["bad_cursors"] + record["tx"]["bad_cursors"])
-                queues.append({"queue": index, "worker": place % workers} | counts)
-            told.append({"name": made.name, "kind": "shm", "zone": made.zone, "slots": made.slots, "queues": queues})
-        return told
+        return telling.tell(self._queues, self._dealt)
 
     # ------------------------------------------------------------------------------------------------ serving
     @property
@@ -319,7 +305,7 @@ class Keeper:
             "instance": self.config.instance,
             "socket": self._door.path,
             "connections": table.geometry.connections,
-            "bytes": table.geometry.total_bytes + sum(made.extent.total_bytes for made in self._queues.ports),
+            "bytes": table.geometry.total_bytes + ports.total_bytes(self._queues.ports),
             "workers": len(self._workers),
             "ports": {made.name: made.queues for made in self._queues.ports},
             **{shown: str(listening.Address(*at.getsockname()[:2])) for shown, at in self._sites.items()},

@@ -35,6 +35,8 @@ SWEEP_SLOTS_MIN, SWEEP_SLOTS_MAX = 1 << 13, 1 << 18
 REST_TURNS = 100
 """Empty turns, about a second, after which a worker sleeps longer: what wakes it, packet or signal, does so all the same."""
 REST_FACTOR = 3
+LOOK_INTERVAL_MS = 500
+"""Between looks at what only system calls tell of devices: what they lost."""
 CROWDED = 7 / 8
 """Of the global limit: above, the table is swept in each turn."""
 NOTHING = np.uint64(0)
@@ -118,15 +120,18 @@ class Worker:
         self._freed = int(counters[Reason.SWEPT])
         waiter = Waiter(self.table, me)
         sleep_ms = int(loop.record["sleep_ms"])
-        empty = 0
+        empty = looked_ms = 0
 
         def turn() -> int:
-            nonlocal empty
+            nonlocal empty, looked_ms
             moment = now_ms()
             packets = int(
                 poll.poll(views, loop.record, np.uint64(moment), ROUNDS_MAX, self._to_sweep(moment, counters))
             )
             self.line["calls"] += 1
+            if loop.record["troubled"] or moment - looked_ms >= LOOK_INTERVAL_MS:
+                looked_ms = moment
+                loop.look()
             waiter.look()
             if packets:
                 self.line["packets"] += packets

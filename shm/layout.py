@@ -726,6 +726,7 @@ class FrameFlag(IntEnum):
     QUIET = 4  # of a descriptor: where there are rules, its client wants no answer, only what is output to its port
     FORWARDED = 8  # of a descriptor from the service: no answer, but a frame that a rule has output to this port
     CHECKSUM_PARTIAL = 16  # it has yet to be filled in: there stands the sum of the pseudo header
+    IN_PLACE = 32  # it stands in a device's ring: what follows its captured bytes is another's, so it cannot grow
 
 
 FRAME = np.dtype(
@@ -1068,10 +1069,21 @@ END = np.dtype(
 """What one end of a ring knows, in memory that the other cannot write."""
 END_BYTES = 64
 
+
+class PortKind(IntEnum):
+    """What is at the other side of a port."""
+
+    SHM = 0  # clients that attach to its segment
+    PACKET = 1  # a network interface, by packet sockets
+
+
+SIZES = 6
+"""Sizes of bursts and batches are counted by the power of two that they reach: 1, 2, 4, 8, 16, 32."""
+
 QUEUE = np.dtype(
     [
-        ("rx", END),  # from the client
-        ("tx", END),  # to the client
+        ("rx", END),  # from the client; another record of as many bytes where it is no ring of ours
+        ("tx", END),  # to the client; likewise
         # line 2: who it is
         ("zone", "u4"),
         ("port", "u4"),  # index of its port
@@ -1083,18 +1095,64 @@ QUEUE = np.dtype(
         ("rx_bytes", "u8"),  # of whole frames, as on the wire
         ("tx_packets", "u8"),
         ("tx_bytes", "u8"),
-        ("tx_full", "u8"),  # answers for which the client had left no room
+        ("tx_full", "u8"),  # frames and answers for which the other side had left no room
         # line 3
         ("bad_slots", "u8"),  # descriptors whose slot there is not
         ("bad_lengths", "u8"),  # and whose length cannot be
         ("bursts", "u8"),
         ("wakes", "u8"),  # times that its client was woken
-        ("reserved1", "u8", (4,)),
+        ("kind", "u4"),  # PortKind
+        ("receives", "u4"),  # 1: there is something to take from it; 0: it only sends
+        ("rx_descriptor", "u4"),  # file descriptor to sleep on
+        ("tx_descriptor", "u4"),  # file descriptor to send through
+        ("rx_dropped", "u8"),  # packets that the operating system had no room for
+        ("tx_failed", "u8"),  # times that it would not send
+        # line 4
+        ("rx_truncated", "u8"),  # packets of which it kept the beginning only
+        ("tx_too_long", "u8"),  # frames longer than a place of the other side
+        ("batches", "u8"),  # times that frames were handed over
+        ("troubled", "u8"),  # 1: the descriptor has an error that Python must look at
+        ("touched", "u8"),  # 1: its worker hands it over at the end of the round
+        ("reserved1", "u8", (3,)),
+        ("rx_sizes", "u8", (SIZES,)),  # bursts by their size
+        ("tx_sizes", "u8", (SIZES,)),  # batches by theirs
+        ("reserved2", "u8", (12,)),
     ],
     align=True,
 )
 """A queue of a port as the service keeps it, out of its clients' reach: cursors and counters.  One worker writes it."""
-QUEUE_BYTES = 256
+QUEUE_BYTES = 512
+
+BLOCKS = np.dtype(
+    [
+        ("blocks", "u8"),  # address of the first
+        ("block_bytes", "u8"),
+        ("count", "u8"),  # a power of two
+        ("position", "u8"),  # blocks given back 32 | packets taken out of the one in hand 32
+        ("sequence", "u8"),  # number of the block in hand, once a packet was taken out of it
+        ("next", "u8"),  # address of the next packet in it; 0: to be found
+        ("reserved", "u8", (2,)),
+    ],
+    align=True,
+)
+"""What a worker knows of a ring of TPACKET_V3: QUEUE.rx of a port of kind PACKET."""
+
+PLACES = np.dtype(
+    [
+        ("places", "u8"),  # address of the first
+        ("place_bytes", "u8"),
+        ("count", "u8"),  # a power of two
+        ("cursor", "u8"),  # places filled since the ring was made
+        ("length_max", "u8"),  # of a frame without a VLAN tag, by the interface's MTU
+        ("reserved", "u8", (3,)),
+    ],
+    align=True,
+)
+"""What a worker knows of a ring of frames to be sent (TPACKET_V2): QUEUE.tx of a port of kind PACKET."""
+
+POLLED = np.dtype([("descriptor", "i4"), ("events", "i2"), ("came", "i2")], align=True)
+"""struct pollfd of poll(2)."""
+POLLED_BYTES = 8
 
 POLL = np.dtype(
     [
@@ -1113,6 +1171,10 @@ POLL = np.dtype(
         ("sleeps", "u8"),
         ("pipe", "u8"),  # address of a PIPE
         ("waiting", "u8"),  # address of WAITING[FRAGMENTS_MAX], by fragment
+        ("polled", "u8"),  # address of POLLED[polled_count], the descriptors to sleep on
+        ("polled_queues", "u8"),  # address of u64[polled_count], the QUEUE of each
+        ("polled_count", "u8"),
+        ("troubled", "u8"),  # 1: a queue is
     ],
     align=True,
 )
@@ -1377,6 +1439,7 @@ PIPE = np.dtype(
         ("group_end", "u8"),
         ("gathered", "u8"),  # packets that are tracked now
         ("queue", "u8"),  # address of the QUEUE that the burst came from
+        ("batch_max", "u8"),  # frames that wait for a queue at most before they are handed over
     ],
     align=True,
 )
@@ -1623,7 +1686,8 @@ assert STORE.itemsize == STORE_BYTES and HOLDER.itemsize == HOLDER_BYTES
 assert DATAGRAM.itemsize == DATAGRAM_BYTES and FRAGMENT.itemsize == FRAGMENT_BYTES
 assert RING.itemsize == RING_BYTES and DESCRIPTOR.itemsize == DESCRIPTOR_BYTES
 assert WAITING.itemsize == WAITING_BYTES
-assert END.itemsize == END_BYTES and QUEUE.itemsize == QUEUE_BYTES
+assert END.itemsize == BLOCKS.itemsize == PLACES.itemsize == END_BYTES and QUEUE.itemsize == QUEUE_BYTES
+assert POLLED.itemsize == POLLED_BYTES and all(_no_implicit_padding(one) for one in (QUEUE, BLOCKS, PLACES, POLL))
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
 assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES
 assert GENERATION.itemsize == GENERATION_BYTES and HIT.itemsize == HIT_BYTES and RULES_MAX <= 64 * 64

@@ -47,12 +47,16 @@ from .layout import (
     PORT_REGION,
     PORT_SLOTS_MAX,
     QUEUES_MAX,
+    RING,
     RING_BYTES,
     ZONES_MAX,
+    PortKind,
     SegmentState,
 )
 from .segment import named
 
+RX, TX = 0, 1
+"""The sides of a queue: to the service, and back."""
 SLOTS_DEFAULT = 512
 """Frames in each ring: 1.1 MB, which stays in the second level of cache, and lasts 0.1 ms at 5 M packets/s."""
 SLOTS_MIN = 4
@@ -119,6 +123,7 @@ class Port:
     zone: int
     memory: np.ndarray = field(repr=False)
     descriptor: int
+    kind: PortKind = PortKind.SHM
     _taken: dict[int, int] = field(default_factory=dict)
     """Descriptors that hold the locks on queues, by queue."""
 
@@ -186,6 +191,33 @@ class Port:
         os.close(self._taken.pop(queue))
 
     # -------------------------------------------------------------------------------------------- the service's
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the segment."""
+        return self.extent.total_bytes
+
+    def places(self, workers: int) -> int:
+        """Return how many places it has: its queues, whatever the workers."""
+        return self.queues
+
+    def lay(self, queue: np.void, index: int) -> None:
+        """Fill in what a QUEUE says of where its rings are."""
+        self.point(queue["rx"], index, RX)
+        self.point(queue["tx"], index, TX)
+
+    def resume(self, queue: np.void) -> None:
+        """Say in the rings where we are: whoever was here before may have died between its two stores."""
+        for side, name, word in ((RX, "rx", "consumed"), (TX, "tx", "produced")):
+            place = self.extent.ring(int(queue["index"]), side)[0]
+            self.memory[place : place + RING.itemsize].view(RING)[word] = queue[name]["cursor"]
+
+    def about(self) -> dict[str, object]:
+        """Return what is told of it: the frames that each ring holds."""
+        return {"slots": self.slots}
+
+    def look(self, queue: np.void) -> None:
+        """See to nothing: what there is to know of a ring stands in it."""
+
     @property
     def is_whole(self) -> bool:
         """Whether all of its memory can be touched: no client has made the segment shorter."""

@@ -1,5 +1,9 @@
 """The queues of all ports as the service keeps them: cursors and counters that no client can reach.
 
+A port is whatever fills in a QUEUE and can be closed: ``Source`` says what is asked of it.  Its places are numbered through
+with those of the others.  Of most ports a place is a queue, in and out; a device has a place for each worker at least, so
+that each has its own way out, and those beyond its queues only send.
+
     Queues   shared by the keeper, which makes them before it forks, and everybody it forks
     Loop     the private memory of one worker, which polls some of them
 
@@ -13,6 +17,7 @@ import ctypes
 import errno
 import mmap
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -29,6 +34,7 @@ from .layout import (
     PIPE,
     POLL,
     POLL_BURST_PACKETS,
+    POLLED,
     QUEUE,
     QUEUE_BYTES,
     QUEUES_MAX,
@@ -40,52 +46,122 @@ from .layout import (
     WAITING,
     WAITS_MAX,
     FrameFlag,
+    PortKind,
     offset,
 )
-from .port import Port
+from .port import RX, TX
 from .rulebook import Rulebook
 
-RX, TX = 0, 1
+__all__ = ["RX", "TX", "Loop", "Queues", "Source"]
+BATCH_MAX = POLL_BURST_PACKETS
+"""Frames of a queue that wait to be handed over at most."""
 SPINS_MAX = 500
 """Looks at all queues before a worker sleeps: some tens of microseconds, what a wake-up would cost its client."""
 SLEEP_MS = 10
 SLEEP_MS_DEAF = 1
-"""The longest sleep of a worker that cannot sleep on the words of all its queues."""
+"""The longest sleep of a worker that cannot sleep on all its queues: words of too many rings, or of rings and devices."""
+_POLLIN = 1
 _FUTEX_32 = 2  # FUTEX2_SIZE_U32, shared between processes
 _SYS_FUTEX_WAITV = 449
+
+
+class Source(Protocol):
+    """A port, as its queues and the keeper see it."""
+
+    name: str
+    zone: int
+    kind: PortKind
+
+    @property
+    def queues(self) -> int:
+        """How many queues packets come from."""
+        ...
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of memory that it takes."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its memory can be touched."""
+        ...
+
+    def places(self, workers: int) -> int:
+        """Return how many places it has, for so many workers; the first ``queues`` of them receive."""
+        ...
+
+    def lay(self, queue: np.void, index: int) -> None:
+        """Fill in what a QUEUE says of a place: its kind, and where its memory is."""
+        ...
+
+    def resume(self, queue: np.void) -> None:
+        """Go on at a place where the worker before, which may have died in the middle of anything, has left it."""
+        ...
+
+    def look(self, queue: np.void) -> None:
+        """See to what only a system call tells of a place: losses, errors, lengths; now and then, by its worker."""
+        ...
+
+    def about(self) -> dict[str, object]:
+        """Return what is told of it beside name, kind and zone, in plain values."""
+        ...
+
+    def close(self) -> None:
+        """Take no more packets."""
+        ...
 
 
 class Queues:
     """The queues of some ports, numbered through."""
 
-    def __init__(self, ports: Sequence[Port], flags: int = FrameFlag.COMMIT) -> None:
+    def __init__(self, ports: Sequence[Source], flags: int = FrameFlag.COMMIT, workers: int = 1) -> None:
         """Make them, all at the beginning of their rings.
 
         Args:
             ports: made by this process.
             flags: FrameFlag bits that their packets may have.
+            workers: how many there are.
 
         Raises:
             ValueError: they have more queues than there may be.
         """
-        places = [(number, index) for number, port in enumerate(ports) for index in range(port.queues)]
+        places = [(number, index) for number, port in enumerate(ports) for index in range(port.places(workers))]
         if len(places) > QUEUES_MAX:
             raise ValueError(f"{len(places)} queues, at most {QUEUES_MAX} are possible")
-        self.ports = list(ports)
+        self.ports, self.workers = list(ports), workers
         self.records = np.frombuffer(mmap.mmap(-1, max(1, len(places)) * QUEUE_BYTES), QUEUE, len(places))
         for record, (number, index) in zip(self.records, places, strict=True):
             port = ports[number]
-            port.point(record["rx"], index, RX)
-            port.point(record["tx"], index, TX)
             record["zone"], record["port"], record["index"] = port.zone, number, index
+            record["kind"], record["receives"] = port.kind, index < port.queues
             record["frame_flags"] = flags
+            port.lay(record, index)
 
     def __len__(self) -> int:
         return len(self.records)
 
     def number(self, port: int, index: int) -> int:
         """Return the number of a queue of a port."""
-        return sum(each.queues for each in self.ports[:port]) + index
+        return sum(each.places(self.workers) for each in self.ports[:port]) + index
+
+    def deal(self) -> list[list[int]]:
+        """Deal the places out to the workers: the numbers of each.
+
+        Those that receive go round, so that no worker has two more than another; of those that only send, each port's go to
+        the workers that have none of that port yet.
+        """
+        dealt: list[list[int]] = [[] for _ in range(self.workers)]
+        receiving = [number for number, record in enumerate(self.records) if record["receives"]]
+        for turn, number in enumerate(receiving):
+            dealt[turn % self.workers].append(number)
+        for number, record in enumerate(self.records):
+            if record["receives"]:
+                continue
+            port = record["port"]
+            have = [sum(1 for own in one if self.records["port"][own] == port) for one in dealt]
+            dealt[have.index(min(have))].append(number)
+        return dealt
 
 
 class Loop:
@@ -112,16 +188,20 @@ class Loop:
         n = POLL_BURST_PACKETS
         self.queues = queues
         self.numbers = numbers = [number for number in numbers if self._is_whole(number)]
-        self.mine = queues.records[numbers]  # a copy, for what does not change
         self.record = np.zeros(1, POLL).view(np.recarray)[0]
+        receiving = [number for number in numbers if queues.records["receives"][number]]
+        for number in numbers:
+            record = queues.records[number]
+            self._port_of(record).lay(record, int(record["index"]))  # where it stands in this process
         block = np.zeros(n * FRAME_SLOT_BYTES + LINE_BYTES, "u1")
         self._arrays = {
-            "queues": queues.records.ctypes.data + QUEUE_BYTES * np.array(numbers, "u8"),
+            "queues": self._addresses(receiving),
             "descriptors": np.zeros(n, DESCRIPTOR),
             "frames": np.zeros(n, FRAME),
             "bytes": block[-block.ctypes.data % LINE_BYTES :],
             "verdicts": np.zeros(n, VERDICT),
-            "waits": self._waits(),
+            "polled": self._polled(receiving),
+            "waits": self._waits(receiving),
             "timeout": np.zeros(1, TIMESPEC),
             "waiting": np.zeros(FRAGMENTS_MAX, WAITING),
         }
@@ -130,12 +210,27 @@ class Loop:
         self.rules = Rulebook(1) if rules is None else rules
         self.pipe = self._pipe(worker)
         self.record["pipe"] = self.pipe.ctypes.data
-        self.record["queue_count"] = len(numbers)
-        self.record["spins_max"] = SPINS_MAX // max(1, len(numbers))
+        self.record["queue_count"] = len(receiving)
+        self.record["spins_max"] = SPINS_MAX // max(1, len(receiving))
         for number in numbers:
-            queues.records["owner"][number] = owner
-            queues.records["pending"][number] = 0  # what the one before us had not handed over is lost with it
-            self._resume(queues.records[number])
+            record = queues.records[number]
+            record["owner"] = owner
+            record["pending"] = record["touched"] = 0  # what the one before us had not handed over is lost with it
+            self._port_of(record).resume(record)
+
+    def _port_of(self, record: np.void) -> Source:
+        return self.queues.ports[int(record["port"])]
+
+    def _addresses(self, numbers: Sequence[int]) -> np.ndarray:
+        return self.queues.records.ctypes.data + QUEUE_BYTES * np.array(numbers, "u8")
+
+    def look(self) -> None:
+        """See to what only system calls tell of our queues: losses and errors."""
+        self.record["troubled"] = 0
+        for number in self.numbers:
+            record = self.queues.records[number]
+            record["troubled"] = 0
+            self._port_of(record).look(record)
 
     def _pipe(self, worker: int) -> np.ndarray:
         """Return what the pipeline works with, PIPE[1]: it goes by nothing yet."""
@@ -162,6 +257,7 @@ class Loop:
             pipe[name] = array.ctypes.data
         pipe["published"], pipe["slots"] = self.rules.published_address, self.rules.slots_address
         pipe["acknowledged"], pipe["worker"] = self.rules.acknowledged_address(worker), worker
+        pipe["batch_max"] = BATCH_MAX
         pipe["learned"], pipe["port_count"] = self.rules.learned_address, ports
         return pipe
 
@@ -171,15 +267,30 @@ class Loop:
 
     def _is_whole(self, number: int) -> bool:
         """Whether a queue can be polled; the port of one that cannot is closed."""
-        port = self.queues.ports[int(self.queues.records["port"][number])]
+        port = self._port_of(self.queues.records[number])
         if not port.is_whole:
             port.close()
         return port.is_whole
 
-    def _waits(self) -> np.ndarray:
+    def _polled(self, receiving: Sequence[int]) -> np.ndarray:
+        """Return the descriptors to sleep on, and note whose they are."""
+        devices = [number for number in receiving if self.queues.records["kind"][number] != PortKind.SHM]
+        polled = np.zeros(len(devices), POLLED)
+        polled["descriptor"], polled["events"] = self.queues.records["rx_descriptor"][devices], _POLLIN
+        self._polled_queues = self._addresses(devices)
+        self.record["polled_queues"] = self._polled_queues.ctypes.data
+        self.record["polled_count"] = len(devices)
+        return polled
+
+    def _waits(self, receiving: Sequence[int]) -> np.ndarray:
         """Return the words to sleep on, and note how long."""
-        words = self.mine["rx"]["ring"] + offset(RING, "waiting")
-        deaf = len(words) > WAITS_MAX or (len(words) > 1 and not _can_wait_for_many())
+        rings = [number for number in receiving if self.queues.records["kind"][number] == PortKind.SHM]
+        words = self.queues.records["rx"]["ring"][rings] + offset(RING, "waiting")
+        deaf = (
+            (len(words) > 0 and self.record["polled_count"] > 0)
+            or len(words) > WAITS_MAX
+            or (len(words) > 1 and not _can_wait_for_many())
+        )
         if deaf:
             words = words[:1]
         if len(words) == 0:
@@ -190,14 +301,6 @@ class Loop:
         self.record["wait_count"] = len(words)
         self.record["sleep_ms"] = SLEEP_MS_DEAF if deaf else SLEEP_MS
         return waits
-
-    def _resume(self, queue: np.void) -> None:
-        """Say in the rings where we are: whoever was here before may have died between its two stores."""
-        port = self.queues.ports[int(queue["port"])]
-        for side, name, word in ((RX, "rx", "consumed"), (TX, "tx", "produced")):
-            place = port.extent.ring(int(queue["index"]), side)[0]
-            ring = port.memory[place : place + RING.itemsize].view(RING)
-            ring[word] = queue[name]["cursor"]
 
 
 def _can_wait_for_many() -> bool:

@@ -96,6 +96,7 @@ class Reason(IntEnum):
     OUTPUT_UNREACHABLE = 95  # this worker has no queue of that port
     OUTPUT_FULL = 96  # the client of that port has left no room
     OUTPUTS = 97  # frames output
+    OUTPUT_TOO_LONG = 112  # a frame longer than the port can send
 
 
 def word(reason: int) -> str | None:

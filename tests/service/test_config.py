@@ -6,7 +6,7 @@ import pytest
 from zonetrack.clients.errors import Exit
 from zonetrack.service import config
 from zonetrack.service.config import Config, ConfigError, Limits, load
-from zonetrack.service.config_values import PortSpec
+from zonetrack.service.ports.specs import PortSpec
 from zonetrack.shm.layout import UNLIMITED
 
 

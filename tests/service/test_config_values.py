@@ -1,10 +1,8 @@
 """Every kind of value is read from a file's types and from text, and what is wrong with it is said."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from zonetrack.service import config_values
-from zonetrack.service.config_values import PortSpec
+from zonetrack.service.ports.specs import PortSpec
 from zonetrack.shm.layout import UNLIMITED
 
 
@@ -24,8 +22,6 @@ from zonetrack.shm.layout import UNLIMITED
         (config_values.zone_limits, "5=1000 7=none", {5: 1000, 7: UNLIMITED}),
         (config_values.ports, [], ()),
         (config_values.ports, "shm:a shm:b,zone=7", (PortSpec("shm", "a"), PortSpec("shm", "b", 1, 7))),
-        (config_values.port, "shm:lab,queues=2,zone=5", PortSpec("shm", "lab", 2, 5)),
-        (config_values.port, "shm:lab,slots=64", PortSpec("shm", "lab", slots=64)),
     ],
 )
 def test_values(read, value, expected):
@@ -51,27 +47,9 @@ def test_values(read, value, expected):
         (config_values.ports, [7], "found 7"),
         (config_values.ports, "shm:a shm:a", "two ports are called 'a'"),
         (config_values.ports, "shm:a,queues=1000 shm:b,queues=25", "at most 1,024 queues in all, found 1,025"),
-        (config_values.port, "afpacket:eth0", "not there yet"),
-        (config_values.port, "lab", "shm:NAME[,queues=N][,zone=Z][,slots=N], found 'lab'"),
-        (config_values.port, "shm:", "found 'shm:'"),
-        (config_values.port, "shm:a,speed=1", "found 'speed=1'"),
-        (config_values.port, "shm:a,zone=1,zone=2", "found 'zone=2'"),
-        (config_values.port, "shm:a,slots=100", "slots of shm:a: expected a power of two, found 100"),
-        (config_values.port, "shm:a,zone=65536", "zone of shm:a: expected a whole number from 0 to 65,535"),
     ],
 )
 def test_what_is_wrong_is_said(read, value, words):
     with pytest.raises(ValueError) as raised:
         read(value)
     assert words in str(raised.value)
-
-
-@given(
-    st.from_regex(config_values.PORT_NAME, fullmatch=True),
-    st.integers(1, 1024),
-    st.integers(0, 65535),
-    st.integers(2, 16),
-)
-def test_a_port_is_written_as_it_is_read(name, queues, zone, power):
-    spec = PortSpec("shm", name, queues, zone, 1 << power)
-    assert config_values.port(str(spec)) == spec

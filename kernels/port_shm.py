@@ -1,0 +1,205 @@
+"""Ports of clients that share memory with the service: rings whose other end is not trusted (kernels/ring).
+
+    rx_burst   copy descriptors and frames to private memory, checking what was copied; give the places back
+    put        copy a frame into the ring back
+    tx_burst   let the client have what was put, and wake it if it sleeps
+
+What a client can reach is read once, and nothing that is read there is used as an address or a bound before it was checked.
+A descriptor that cannot be becomes a frame of no bytes, which is refused like any other that ends too early.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    DESCRIPTOR_BYTES,
+    FRAME,
+    FRAME_BYTES,
+    LINE_BYTES,
+    NO_TAG,
+    POLL_BURST_PACKETS,
+    QUEUE,
+    VERDICT_BYTES,
+    FrameFlag,
+    offset,
+)
+from ..shm.reasons import Reason
+from . import memory, ring, sizes
+from .jit import inlined, kernel
+from .words import ONE, ZERO, u64
+
+queue_at = memory.record_at(QUEUE)
+frame_at = memory.record_at(FRAME)
+
+RX, TX = offset(QUEUE, "rx"), offset(QUEUE, "tx")
+_BURST = u64(POLL_BURST_PACKETS)
+_DESCRIPTOR = u64(DESCRIPTOR_BYTES)
+_FRAME = u64(FRAME_BYTES)
+_VERDICT = u64(VERDICT_BYTES)
+_LINE = u64(LINE_BYTES)
+_NO_TAG = u64(NO_TAG)
+_FORWARDED = u64(FrameFlag.FORWARDED)
+
+
+@inlined
+def describe(queue, frame, address, captured, wire, link, flags):
+    """Write a FRAME of a queue's zone, with the flags that its packets may have."""
+    frame.address = address
+    frame.captured_bytes = captured
+    frame.wire_bytes = wire
+    frame.zone = queue.zone
+    frame.link = link
+    frame.flags = flags & u64(queue.frame_flags)
+
+
+@inlined
+def _accept(queue, rx, place, out, frame, copied):
+    """Copy a descriptor to ``out``, and describe its frame, which is to be copied to address ``copied``.
+
+    Returns:
+        Where the frame is now; it has the bytes that ``frame`` says.
+    """
+    tag, slot, captured, wire, link, flags = ring.fetch(place)
+    source = ring.frame_of(rx, slot)
+    if slot >= u64(rx.slots):
+        queue.bad_slots = queue.bad_slots + ONE
+        captured = wire = ZERO
+        source = u64(rx.frames)
+    elif captured > ring.SLOT or captured > wire:
+        queue.bad_lengths = queue.bad_lengths + ONE
+        captured = wire = ZERO
+    ring.write(out, tag, ZERO, captured, wire, link, flags)
+    describe(queue, frame, copied, captured, wire, link, flags)
+    return source
+
+
+@kernel
+def _receive(queue, rx, loop, count):
+    """Copy ``count`` descriptors and their frames to private memory, and give their places back."""
+    for i in range(count):
+        frame = frame_at(loop.frames + u64(i) * _FRAME)
+        place = ring.descriptor_of(rx, rx.cursor + u64(i))
+        source = _accept(
+            queue, rx, place, loop.descriptors + u64(i) * _DESCRIPTOR, frame, loop.bytes + u64(i) * ring.SLOT
+        )
+        memory.prefetch(source)
+        memory.prefetch(source + _LINE)
+        # until the copy has been made the frame is where the client put it
+        memory.set_le64(loop.verdicts + u64(i) * _VERDICT, source)
+    bytes_ = ZERO
+    for i in range(count):
+        frame = frame_at(loop.frames + u64(i) * _FRAME)
+        memory.copy(u64(frame.address), memory.le64(loop.verdicts + u64(i) * _VERDICT), u64(frame.captured_bytes))
+        bytes_ += u64(frame.wire_bytes)
+    ring.consume(rx, count)
+    queue.rx_packets = queue.rx_packets + count
+    queue.rx_bytes = queue.rx_bytes + bytes_
+    queue.bursts = queue.bursts + ONE
+    sizes.count(queue.rx_sizes, count)
+
+
+@inlined
+def is_ready(address):
+    """Return whether there is something to take from the QUEUE at ``address``."""
+    return ring.filled(ring.end_at(address + RX), ONE) != ZERO
+
+
+@inlined
+def rx_burst(loop, address):
+    """Take a burst; returns how many packets there are now in `loop.frames`, each with its descriptor."""
+    rx = ring.end_at(address + RX)
+    count = min(_BURST, ring.filled(rx, _BURST))
+    if count != ZERO:
+        _receive(queue_at(address), rx, loop, count)
+    return count
+
+
+@inlined
+def say_waiting(address, waiting):
+    """Say whether the consumer of a queue sleeps."""
+    memory.release32(ring.end_at(address + RX).ring + ring.WAITING, waiting)
+
+
+# ------------------------------------------------------------------------------------------------ back
+@inlined
+def place(address):
+    """Take the next place in a queue's ring back.
+
+    Returns:
+        Its position, and whether there was room; what lacks it is counted.
+    """
+    queue = queue_at(address)
+    tx = ring.end_at(address + TX)
+    pending = u64(queue.pending)
+    if ring.room(tx, pending + ONE) <= pending:
+        queue.tx_full = queue.tx_full + ONE
+        return ZERO, False
+    queue.pending = pending + ONE
+    return tx.cursor + pending, True
+
+
+@kernel
+def put(address, frame, verdict):
+    """Put a frame into a queue's ring back.
+
+    Args:
+        address: of the QUEUE.
+        frame: FRAME.
+        verdict: address of its VERDICT.
+
+    Returns:
+        The Reason why it did not go, NONE when it did.
+    """
+    memory.apart()
+    queue = queue_at(address)
+    captured = u64(frame.captured_bytes)
+    if captured > ring.SLOT:
+        queue.tx_too_long = queue.tx_too_long + ONE
+        return u64(Reason.OUTPUT_TOO_LONG)
+    position, there_is_room = place(address)
+    if not there_is_room:
+        return u64(Reason.OUTPUT_FULL)
+    tx = ring.end_at(address + TX)
+    slot = position & (u64(tx.slots) - ONE)
+    memory.copy(ring.frame_of(tx, slot), u64(frame.address), captured)
+    at = ring.descriptor_of(tx, position)
+    ring.write(at, _NO_TAG, slot, captured, u64(frame.wire_bytes), u64(frame.link), _FORWARDED)
+    ring.write_verdict(at, verdict)
+    queue.tx_bytes = queue.tx_bytes + u64(frame.wire_bytes)
+    return u64(Reason.NONE)
+
+
+@inlined
+def tx_burst(address):
+    """Let the client have what was put into the ring back."""
+    queue = queue_at(address)
+    tx = ring.end_at(address + TX)
+    ring.produce(tx, u64(queue.pending))
+    queue.wakes = queue.wakes + ring.wake(tx)
+
+
+@kernel
+def answer(queue, address, loop, count):
+    """Put the frames of a burst and their verdicts into the ring back, and hand them over."""
+    tx = ring.end_at(address + TX)
+    n = min(count, ring.room(tx, count))
+    bytes_ = ZERO
+    for i in range(n):
+        frame = frame_at(loop.frames + u64(i) * _FRAME)
+        position = tx.cursor + u64(i)
+        slot = position & (tx.slots - ONE)
+        captured = u64(frame.captured_bytes)
+        memory.copy(ring.frame_of(tx, slot), u64(frame.address), captured)
+        at = ring.descriptor_of(tx, position)
+        tag = memory.le64(loop.descriptors + u64(i) * _DESCRIPTOR)
+        ring.write(at, tag, slot, captured, u64(frame.wire_bytes), u64(frame.link), u64(frame.flags))
+        ring.write_verdict(at, loop.verdicts + u64(i) * _VERDICT)
+        bytes_ += u64(frame.wire_bytes)
+    queue.tx_full = queue.tx_full + (count - n)
+    if n == ZERO:
+        return
+    ring.produce(tx, n)
+    queue.wakes = queue.wakes + ring.wake(tx)
+    queue.tx_packets = queue.tx_packets + n
+    queue.tx_bytes = queue.tx_bytes + bytes_
+    queue.batches = queue.batches + ONE
+    sizes.count(queue.tx_sizes, n)

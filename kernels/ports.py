@@ -1,0 +1,124 @@
+"""Ports of every kind, told apart by a number inside the one compiled loop: how packets come in, and how they go out.
+
+    kind      rx_burst                         release                     put                      tx_burst
+    SHM       copies out of a client's ring    nothing: they are copies    into the ring back       moves its cursor, wakes
+    PACKET    walks a block, in place          gives the block back        into a ring, by copy     one system call
+
+A port of another kind is a room ``port_<kind>`` with these kernels, a row above, and a branch in each function below; what
+opens it, and whatever can go wrong with that, is a room of service/ports.
+
+A frame is handed on as FRAME, with its bytes where they are: those that stand in a device's ring are IN_PLACE, and cannot
+grow there.  Between ``rx_burst`` and ``release`` of a queue its frames are the worker's, to read and to write.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    DESCRIPTOR_BYTES,
+    FRAME,
+    FRAME_BYTES,
+    FRAME_SLOT_BYTES,
+    NO_TAG,
+    QUEUE,
+    FrameFlag,
+    PortKind,
+)
+from . import memory, port_packet, port_shm, ring, sizes
+from .jit import inlined, kernel
+from .words import ONE, ZERO, u64
+
+queue_at = memory.record_at(QUEUE)
+frame_at = memory.record_at(FRAME)
+
+_SHM = u64(PortKind.SHM)
+_FRAME, _DESCRIPTOR, _SLOT = u64(FRAME_BYTES), u64(DESCRIPTOR_BYTES), u64(FRAME_SLOT_BYTES)
+_NO_TAG = u64(NO_TAG)
+_IN_PLACE = u64(FrameFlag.IN_PLACE)
+
+
+@inlined
+def is_shm(queue):
+    """Return whether a QUEUE is that of a client, who is told what became of each of his frames."""
+    return u64(queue.kind) == _SHM
+
+
+@inlined
+def is_ready(address):
+    """Return whether there is something to take from the QUEUE at ``address``."""
+    if is_shm(queue_at(address)):
+        return port_shm.is_ready(address)
+    return port_packet.is_ready(address)
+
+
+@inlined
+def rx_burst(loop, address):
+    """Take a burst from the QUEUE at ``address``; returns how many packets there are now in `loop.frames`."""
+    if is_shm(queue_at(address)):
+        return port_shm.rx_burst(loop, address)
+    return port_packet.rx_burst(loop, address)
+
+
+@inlined
+def release(address):
+    """Give back what the last burst of a queue was received in."""
+    if not is_shm(queue_at(address)):
+        port_packet.release(address)
+
+
+@inlined
+def put(address, frame, verdict):
+    """Copy a frame to where it leaves by the QUEUE at ``address``, with ``tx_burst``.
+
+    Args:
+        address: of the QUEUE.
+        frame: FRAME.
+        verdict: address of its VERDICT.
+
+    Returns:
+        The Reason why it did not go, NONE when it did.
+    """
+    if is_shm(queue_at(address)):
+        return port_shm.put(address, frame, verdict)
+    return port_packet.put(address, frame)
+
+
+@kernel
+def tx_burst(address):
+    """Hand over all that was put into the QUEUE at ``address`` since the last time."""
+    queue = queue_at(address)
+    pending = u64(queue.pending)
+    if pending == ZERO:
+        return
+    if is_shm(queue):
+        port_shm.tx_burst(address)
+    else:
+        port_packet.tx_burst(address)
+    queue.pending = ZERO
+    queue.tx_packets = queue.tx_packets + pending
+    queue.batches = queue.batches + ONE
+    sizes.count(queue.tx_sizes, pending)
+
+
+# ------------------------------------------------------------------------------------------------ frames that stay
+@kernel
+def describe(queue, loop, i):
+    """Write the descriptor of frame ``i`` of a burst, where its client has not written one: for it has to wait."""
+    memory.seldom()
+    if not is_shm(queue):
+        frame = frame_at(loop.frames + i * _FRAME)
+        captured, wire = u64(frame.captured_bytes), u64(frame.wire_bytes)
+        at = loop.descriptors + i * _DESCRIPTOR
+        ring.write(at, _NO_TAG, ZERO, captured, wire, u64(frame.link), u64(frame.flags) & ~_IN_PLACE)
+
+
+@kernel
+def take_along(loop, i):
+    """Copy frame ``i`` of a burst to a place of its own, where it can grow; one that is too long stays where it is."""
+    memory.seldom()
+    frame = frame_at(loop.frames + i * _FRAME)
+    captured = u64(frame.captured_bytes)
+    if captured <= _SLOT:
+        to = loop.bytes + i * _SLOT
+        memory.copy(to, u64(frame.address), captured)
+        frame.address = to
+        frame.flags = u64(frame.flags) & ~_IN_PLACE

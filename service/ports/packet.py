@@ -1,0 +1,312 @@
+"""A network interface as a port: packet sockets, and the rings that the system shares with us (packet(7)).
+
+A socket for each queue receives into a ring of TPACKET_V3; together they are a group that deals packets out
+(service/ports/steering).  A socket for each place sends out of a ring of TPACKET_V2, past the queueing discipline.
+
+The keeper opens all of them and keeps them open while workers come and go: were a member of the group closed, the flows of
+all others would be dealt out anew.  So a worker's death loses nothing but what it had in hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import socket
+import struct
+from typing import Any, Self
+
+import numpy as np
+
+from ...shm.layout import BLOCKS, PLACES, PortKind
+from .. import log
+from . import interface, steering
+from .errors import PortError, because
+
+SOL_PACKET = 263
+PACKET_ADD_MEMBERSHIP, PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION = 1, 5, 6, 10
+PACKET_TX_RING, PACKET_LOSS, PACKET_FANOUT, PACKET_QDISC_BYPASS = 13, 14, 18, 20
+PACKET_FANOUT_DATA, PACKET_IGNORE_OUTGOING = 22, 23
+PACKET_MR_PROMISC = 1
+TPACKET_V2, TPACKET_V3 = 1, 2
+FANOUT_HASH, FANOUT_CBPF = 0, 6
+FANOUT_UNIQUE, FANOUT_DEFRAG = 0x2000, 0x8000
+ETH_P_ALL = 3
+SO_ATTACH_FILTER, SO_SNDBUFFORCE = 26, 32
+MAP_POPULATE = 0x8000
+
+BLOCK_BYTES = 1 << 17
+"""Holds the longest frame there is, or some 800 of 64 bytes.  A block that is handed over every millisecond has few frames
+at low rates: many small blocks last longer than few large ones while a worker waits for its processor."""
+RING_MB_DEFAULT = 16
+"""Of a queue: at 1 M packets/s of 64 bytes, 0.1 s."""
+RETIRE_MS_DEFAULT = 1
+"""After which a block that is not full is handed over: the latency of a packet that comes alone."""
+PLACES_COUNT = 1024
+PLACE_BYTES_MIN = 2048
+PLACE_HEAD_BYTES, ETHERNET_BYTES, TAG_BYTES = 32, 14, 4
+SEND_BUFFER_BYTES = 1 << 24
+FANOUTS = {"addresses": FANOUT_CBPF, "flows": FANOUT_HASH}
+"""How packets are dealt out: by their addresses; or by addresses and ports, which spreads them more, and apart from
+fragments and errors that belong to them."""
+_AVAILABLE, _SEND_REQUEST, _TO_USER = 0, 1, 1
+_PLACES, _STATISTICS = struct.Struct("4I"), struct.Struct("3I")
+_log = log.logger("port")
+
+
+def _filter(instructions: list[tuple[int, int, int, int]]) -> tuple[bytes, Any]:
+    """Return a struct sock_fprog, and what has to be kept as long as it is used."""
+    code = np.frombuffer(b"".join(struct.pack("HBBI", *one) for one in instructions), "u1").copy()
+    return struct.pack("HxxxxxxQ", len(instructions), code.ctypes.data), code
+
+
+class PacketPort:
+    """The sockets and rings of an interface."""
+
+    kind = PortKind.PACKET
+
+    def __init__(
+        self,
+        device: str,
+        name: str = "",
+        queues: int = 1,
+        zone: int = 0,
+        workers: int = 1,
+        ring_mb: int = RING_MB_DEFAULT,
+        retire_ms: int = RETIRE_MS_DEFAULT,
+        fanout: str = "addresses",
+        outgoing: bool = False,
+    ) -> None:
+        """Open it.
+
+        Args:
+            device: the interface.
+            name: of the port; the interface's where it has none.
+            queues: sockets that receive.
+            zone: of all packets that come from it.
+            workers: each has a place to send from.
+            ring_mb: of a queue, a power of two.
+            retire_ms: the longest that a packet waits for its block to be handed over.
+            fanout: of FANOUTS.
+            outgoing: whether packets that this host sends are received too.
+
+        Raises:
+            PortError: it cannot be.
+        """
+        self.name, self.zone, self.device = name or device, zone, device
+        self._spec = f"afpacket:{device}"
+        self.interface = interface.look(self._spec, device)
+        self._queues = queues
+        self._house = contextlib.ExitStack()
+        self._rx: list[socket.socket] = []
+        self._tx: list[socket.socket] = []
+        self._memory: list[mmap.mmap] = []
+        self._blocks_count = ring_mb * (1 << 20) // BLOCK_BYTES
+        self._place_bytes = PLACE_BYTES_MIN
+        while self._place_bytes < self.interface.mtu + PLACE_HEAD_BYTES + ETHERNET_BYTES + TAG_BYTES:
+            self._place_bytes *= 2
+        self._check()
+        try:
+            for _ in range(queues):
+                self._rx.append(self._receiver(retire_ms, outgoing))
+            self._join(FANOUTS[fanout])
+            for _ in range(self.places(workers)):
+                self._tx.append(self._sender())
+        except BaseException:
+            self._house.close()
+            raise
+
+    def _check(self) -> None:
+        """Complain of an interface whose frames are not Ethernet's, and say what it does to frames."""
+        if self.interface.hardware not in (interface.ETHERNET, interface.LOOPBACK):
+            raise PortError(f"port {self._spec}: not an Ethernet interface (its type is {self.interface.hardware})")
+        joins = [offload for offload in interface.JOINS if offload in self.interface.offloads]
+        if joins:
+            _log.warning(
+                "port %s joins segments to frames longer than its MTU, which cannot be output: ethtool -K %s %s",
+                self.name,
+                self.device,
+                " ".join(f"{offload} off" for offload in joins),
+            )
+        if not self.interface.is_up:
+            _log.warning("port %s: the interface is down", self.name)
+
+    # ------------------------------------------------------------------------------------------------ opening
+    def _socket(self) -> socket.socket:
+        try:
+            # protocol 0: nothing comes before it is bound
+            return self._house.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0))
+        except OSError as error:
+            raise because(self._spec, "opening a packet socket", error) from error
+
+    def _map(self, of: socket.socket, size: int) -> mmap.mmap:
+        made = mmap.mmap(of.fileno(), size, mmap.MAP_SHARED | MAP_POPULATE, mmap.PROT_READ | mmap.PROT_WRITE)
+        self._memory.append(made)
+        return made
+
+    def _receiver(self, retire_ms: int, outgoing: bool) -> socket.socket:
+        of = self._socket()
+        size = self._blocks_count * BLOCK_BYTES
+        try:
+            of.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V3)
+            of.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, int(not outgoing))
+            frame_bytes = PLACE_BYTES_MIN
+            frames = BLOCK_BYTES // frame_bytes * self._blocks_count
+            ring = struct.pack("7I", BLOCK_BYTES, self._blocks_count, frame_bytes, frames, retire_ms, 0, 0)
+            of.setsockopt(SOL_PACKET, PACKET_RX_RING, ring)
+            self._map(of, size)
+            of.bind((self.device, ETH_P_ALL))
+            promiscuous = struct.pack("iHH8x", self.interface.index, PACKET_MR_PROMISC, 0)
+            of.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, promiscuous)
+        except OSError as error:
+            raise because(self._spec, f"a ring of {size:,} bytes to receive in", error) from error
+        return of
+
+    def _join(self, mode: int) -> None:
+        """Make a group of the sockets that receive."""
+        if self._queues == 1:
+            return
+        try:
+            flags = FANOUT_UNIQUE | (FANOUT_DEFRAG if mode == FANOUT_HASH else 0)
+            self._rx[0].setsockopt(SOL_PACKET, PACKET_FANOUT, struct.pack("I", (mode | flags) << 16))
+            group = self._rx[0].getsockopt(SOL_PACKET, PACKET_FANOUT) & 0xFFFF
+            if mode == FANOUT_CBPF:
+                program, kept = _filter(steering.assemble(steering.PROGRAM))
+                self._rx[0].setsockopt(SOL_PACKET, PACKET_FANOUT_DATA, program)
+                del kept
+            for other in self._rx[1:]:
+                flags &= ~FANOUT_UNIQUE
+                other.setsockopt(SOL_PACKET, PACKET_FANOUT, struct.pack("I", group | (mode | flags) << 16))
+        except OSError as error:
+            raise because(self._spec, f"dealing packets out to {self._queues} queues", error) from error
+
+    def _sender(self) -> socket.socket:
+        of = self._socket()
+        size = PLACES_COUNT * self._place_bytes
+        try:
+            of.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
+            of.setsockopt(SOL_PACKET, PACKET_LOSS, 1)  # a frame that is wrong does not stop those behind it
+            with contextlib.suppress(OSError):
+                of.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+            with contextlib.suppress(OSError):
+                of.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
+            block_bytes = max(1 << 16, self._place_bytes)
+            ring = _PLACES.pack(block_bytes, size // block_bytes, self._place_bytes, PLACES_COUNT)
+            of.setsockopt(SOL_PACKET, PACKET_TX_RING, ring)
+            self._map(of, size)
+            of.bind((self.device, 0))
+        except OSError as error:
+            raise because(self._spec, f"a ring of {size:,} bytes to send from", error) from error
+        return of
+
+    # ------------------------------------------------------------------------------------------------ the service's
+    @property
+    def queues(self) -> int:
+        """How many sockets receive."""
+        return self._queues
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all rings."""
+        return sum(map(len, self._memory))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its memory can be touched: nobody else has it."""
+        return True
+
+    def places(self, workers: int) -> int:
+        """Return how many places it has: one for each queue, and one for each worker at least."""
+        return max(self._queues, workers)
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors of all sockets: those that receive, then those that send."""
+        return [one.fileno() for one in (*self._rx, *self._tx)]
+
+    def lay(self, queue: np.void, index: int) -> None:
+        """Fill in where the rings of a place are, and its descriptors."""
+        if index < self._queues:
+            blocks = queue["rx"].view(BLOCKS)
+            blocks["blocks"] = np.frombuffer(self._memory[index], "u1").ctypes.data
+            blocks["block_bytes"], blocks["count"] = BLOCK_BYTES, self._blocks_count
+            queue["rx_descriptor"] = self._rx[index].fileno()
+        places = queue["tx"].view(PLACES)
+        places["places"] = np.frombuffer(self._memory[self._queues + index], "u1").ctypes.data
+        places["place_bytes"], places["count"] = self._place_bytes, PLACES_COUNT
+        queue["tx_descriptor"] = self._tx[index].fileno()
+        self._measure(queue, self.interface.mtu)
+
+    def _measure(self, queue: np.void, mtu: int) -> None:
+        queue["tx"].view(PLACES)["length_max"] = mtu + ETHERNET_BYTES
+
+    def resume(self, queue: np.void) -> None:
+        """Go on where the worker before may have died: see kernels/port_packet for what can stand in the rings then."""
+        index = int(queue["index"])
+        if index < self._queues:
+            self._resume_receiving(queue["rx"].view(BLOCKS), np.frombuffer(self._memory[index], "u1"))
+        self._resume_sending(
+            queue["tx"].view(PLACES), np.frombuffer(self._memory[self._queues + index], "u1"), self._tx[index]
+        )
+
+    def _resume_receiving(self, blocks: np.void, memory: np.ndarray) -> None:
+        blocks["next"] = 0
+        back, taken = divmod(int(blocks["position"]), 1 << 32)
+        if not taken:
+            return
+        start = back % self._blocks_count * BLOCK_BYTES
+        status, _, _, _ = memory[start + 8 : start + 24].view("u4").tolist()
+        sequence = int(memory[start + 24 : start + 32].view("u8")[0])
+        if not status & _TO_USER or sequence != blocks["sequence"]:
+            blocks["position"] = (back + 1) << 32  # it died after it had given the block back
+
+    def _resume_sending(self, places: np.void, memory: np.ndarray, of: socket.socket) -> None:
+        def status(cursor: int) -> int:
+            start = cursor % PLACES_COUNT * self._place_bytes
+            return int(memory[start : start + 4].view("u4")[0])
+
+        cursor = int(places["cursor"])
+        if status(cursor) == _SEND_REQUEST and status(cursor + 1) == _AVAILABLE:
+            places["cursor"] = cursor + 1  # it died before it had counted the frame
+        with contextlib.suppress(OSError):
+            of.send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
+
+    def look(self, queue: np.void) -> None:
+        """See to what only system calls tell: packets for which the ring had no room, errors, the MTU."""
+        index = int(queue["index"])
+        wrong = self._tx[index].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if index < self._queues:
+            of = self._rx[index]
+            _, dropped, _ = _STATISTICS.unpack(of.getsockopt(SOL_PACKET, PACKET_STATISTICS, _STATISTICS.size))
+            queue["rx_dropped"] += dropped
+            wrong = of.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or wrong
+        if wrong:
+            said = (
+                "the interface is down or gone" if wrong in (errno.ENETDOWN, errno.ENODEV, errno.ENXIO) else str(wrong)
+            )
+            _log.warning("port %s, queue %d: %s", self.name, index, said)
+        mtu = interface.mtu(self.device)
+        if mtu:
+            self._measure(queue, mtu)
+
+    def about(self) -> dict[str, object]:
+        """Return what is told of it: the interface, and what that leaves to its device."""
+        return {"device": self.device, "offloads": list(self.interface.offloads)}
+
+    def close(self) -> None:
+        """Receive no more: what is in the rings already is still there."""
+        program, kept = _filter([(steering.RET_K, 0, 0, 0)])
+        for one in self._rx:
+            one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+        del kept
+
+    def unlink(self) -> None:
+        """Close all sockets."""
+        self._house.close()
+
+    def __enter__(self) -> Self:
+        """Close it at the end of the block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.unlink()

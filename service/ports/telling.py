@@ -1,0 +1,50 @@
+"""What is told of the ports: of each queue what came and went, and what did not, by cause.
+
+Each number has one writer, the worker whose queue it is; readers read.  Bursts and batches are counted by the power of two
+that they reach: a list, for 1, 2, 4, 8, 16 and 32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...shm.layout import PortKind
+from ...shm.queues import Queues
+
+KINDS = {PortKind.SHM: "shm", PortKind.PACKET: "afpacket"}
+COMMON = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bursts", "batches")
+"""Counters of a queue of any kind."""
+OWN = {
+    PortKind.SHM: ("bad_slots", "bad_lengths", "tx_too_long", "wakes"),
+    PortKind.PACKET: ("rx_dropped", "rx_truncated", "tx_too_long", "tx_failed"),
+}
+
+
+def tell(queues: Queues, dealt: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    """Return the ports, each with its queues, in plain values.
+
+    Args:
+        queues: of the service.
+        dealt: the places of each worker.
+    """
+    owners = {number: worker for worker, own in enumerate(dealt) for number in own}
+    told = []
+    for number, made in enumerate(queues.ports):
+        first = queues.number(number, 0)
+        places = range(first, first + made.places(queues.workers))
+        rows = [_row(queues.records[place], owners.get(place)) for place in places]
+        about = {"name": made.name, "kind": KINDS[made.kind], "zone": made.zone}
+        told.append(about | made.about() | {"queues": rows})
+    return told
+
+
+def _row(record: np.void, worker: int | None) -> dict[str, Any]:
+    kind = PortKind(int(record["kind"]))
+    row: dict[str, Any] = {"queue": int(record["index"]), "worker": worker}
+    row |= {name: int(record[name]) for name in (*COMMON, *OWN[kind])}
+    if kind is PortKind.SHM:
+        row["bad_cursors"] = int(record["rx"]["bad_cursors"] + record["tx"]["bad_cursors"])
+    return row | {name: record[name].tolist() for name in ("rx_sizes", "tx_sizes")}

@@ -1,0 +1,63 @@
+"""SPEC: what is read, what is refused and how, and that what is written is read again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from zonetrack.service.ports import specs
+from zonetrack.service.ports.specs import PortSpec
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("shm:lab", PortSpec("shm", "lab")),
+        ("shm:lab,queues=2,zone=5", PortSpec("shm", "lab", 2, 5)),
+        ("shm:lab,slots=64", PortSpec("shm", "lab", slots=64)),
+        ("afpacket:eth0", PortSpec("afpacket", "eth0", device="eth0")),
+        (
+            "afpacket:eth0.7,queues=4,zone=7,name=wan,fanout=flows,outgoing=on,ring_mb=64",
+            PortSpec(
+                "afpacket",
+                "wan",
+                4,
+                7,
+                device="eth0.7",
+                more=(("fanout", "flows"), ("outgoing", True), ("ring_mb", 64)),
+            ),
+        ),
+    ],
+)
+def test_specs_are_read(text, spec):
+    assert specs.read(text) == spec
+    assert specs.read(str(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (7, "found 7"),
+        ("lab", "expected a port as shm:NAME or afpacket:INTERFACE"),
+        ("shm:", "found 'shm:'"),
+        ("wifi:a", "found 'wifi:a'"),
+        ("shm:a,speed=1", "found 'speed=1' in 'shm:a,speed=1'; shm takes queues, zone, slots"),
+        ("shm:a,zone=1,zone=2", "found 'zone=2'"),
+        ("shm:a,slots=100", "slots of shm:a: expected a power of two, found 100"),
+        ("shm:a,zone=65536", "zone of shm:a: expected a whole number from 0 to 65,535"),
+        ("afpacket:a,slots=4", "found 'slots=4'"),
+        ("afpacket:interface-with-a-long-name", "found 'afpacket:interface-with-a-long-name'"),
+        ("afpacket:eth0.7", "'eth0.7' cannot be the name of a port; say name=NAME"),
+        ("afpacket:eth0,fanout=best", "expected one of addresses, flows, found 'best'"),
+        ("afpacket:eth0,outgoing=1", "expected on or off, found '1'"),
+        ("afpacket:eth0,name=a.b", "name of afpacket:eth0: expected 1 to 32"),
+    ],
+)
+def test_what_is_wrong_is_said(text, words):
+    with pytest.raises(ValueError) as raised:
+        specs.read(text)
+    assert words in str(raised.value)
+
+
+@given(st.from_regex(specs.NAME, fullmatch=True), st.integers(1, 1024), st.integers(0, 65535), st.integers(2, 16))
+def test_a_port_is_written_as_it_is_read(name, queues, zone, power):
+    spec = PortSpec("shm", name, queues, zone, 1 << power)
+    assert specs.read(str(spec)) == spec

@@ -1,0 +1,139 @@
+"""A gateway between two hosts, as its users have it: real processes, interfaces, and programs that know nothing of it."""
+
+import contextlib
+import os
+import socket
+
+import checkout
+import pytest
+from forked import Child
+from services import Service
+from wires import Namespace, need, run
+from zonetrack.clients.sync import connect
+from zonetrack.kernels.jit import JIT
+from zonetrack.service.ports import interface
+
+RULES = checkout.ROOT / "docs" / "examples" / "stateful-firewall.rules"
+INSIDE, OUTSIDE = "192.0.2.1", "192.0.2.10"
+BYTES = 20_000_000 if JIT else 200_000
+TIMEOUT_S = 60.0
+
+
+class Town:
+    """Three namespaces: a host inside, a gateway, a host outside; the hosts believe that one wire joins them."""
+
+    def __init__(self):
+        need()
+        self.inside, self.gateway, self.outside = Namespace(), Namespace(), Namespace()
+        for host, name, port, ip in (
+            (self.inside, "in0", "lan0", INSIDE),
+            (self.outside, "out0", "wan0", OUTSIDE),
+        ):
+            with self.gateway.entered():
+                run("ip", "link", "add", port, "type", "veth", "peer", "name", name)
+                run("ip", "link", "set", port, "up")
+                run("ip", "link", "set", name, "netns", f"/proc/{os.getpid()}/fd/{host.descriptor}")
+            with host.entered():
+                for offload in ("tso", "gso", "gro"):
+                    interface.set_offload(name, offload, False)
+                run("ip", "addr", "add", f"{ip}/24", "dev", name)
+                run("ip", "link", "set", name, "up")
+
+    def close(self):
+        """Let go of all of it."""
+        for one in (self.inside, self.gateway, self.outside):
+            one.close()
+
+
+@pytest.fixture
+def town():
+    made = Town()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def serve(tmp_path, town):
+    """Return a function that starts a gateway, which is taken away after the test."""
+    if not RULES.exists():
+        pytest.skip("no docs beside the tests")
+    with contextlib.ExitStack() as started:
+
+        def start(*flags, rules=RULES):
+            ports = ("--port", "afpacket:lan0,name=lan,ring_mb=4", "--port", "afpacket:wan0,name=wan,ring_mb=4")
+            with town.gateway.entered():
+                service = Service(
+                    tmp_path, "--max-connections", 2000, *ports, *flags, environment={"ZONETRACK_RULES": str(rules)}
+                )
+            return started.enter_context(service).until_ready()
+
+        yield start
+
+
+def at(namespace, function, *arguments):
+    """Return a child that runs a function in a namespace and says what it returns."""
+
+    def live(child):
+        namespace.enter()
+        child.say(function(child, *arguments))
+
+    return Child(live)
+
+
+def serve_bytes(child, ip, port):
+    """Accept a connection, and return how many bytes came; the other side gets their number."""
+    with socket.create_server((ip, port)) as listener:
+        child.say("listens")
+        listener.settimeout(TIMEOUT_S)
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(TIMEOUT_S)
+            count = 0
+            while data := connection.recv(1 << 16):
+                count += len(data)
+            connection.sendall(str(count).encode())
+    return count
+
+
+def transfer(child, ip, port, count):
+    """Send so many bytes, and return what the other side says that it got."""
+    with socket.create_connection((ip, port), timeout=TIMEOUT_S) as connection:
+        connection.sendall(bytes(count))
+        connection.shutdown(socket.SHUT_WR)
+        return int(connection.recv(100))
+
+
+def refused(child, ip, port):
+    """Return how a connection fails."""
+    try:
+        socket.create_connection((ip, port), timeout=0.5).close()
+    except OSError as error:
+        return type(error).__name__
+    return "connected"
+
+
+def ports_of(service):
+    """Return the first queue of each port, by name."""
+    with connect(socket=service.socket) as ct:
+        return {port["name"]: port["queues"][0] for port in ct.ports()}
+
+
+def test_a_transfer_goes_through_and_nobody_gets_in_unasked(town, serve):
+    service = serve()
+    with at(town.outside, serve_bytes, OUTSIDE, 80) as server:
+        assert server.hear() == "listens"
+        with at(town.inside, transfer, OUTSIDE, 80, BYTES) as client:
+            assert client.hear() == BYTES
+        assert server.hear() == BYTES
+    with at(town.inside, serve_bytes, INSIDE, 80) as server:
+        assert server.hear() == "listens"
+        with at(town.outside, refused, INSIDE, 80) as client:
+            assert client.hear() == "TimeoutError"
+        server.kill()
+    with connect(socket=service.socket) as ct:
+        (connection,) = ct.dump(zone=1)
+        assert connection["mark"] == 1
+    queues = ports_of(service)
+    assert queues["wan"]["tx_bytes"] > BYTES
+    assert queues["lan"]["rx_dropped"] == queues["wan"]["rx_dropped"] == 0
+    assert service.stop() == 0

@@ -1,0 +1,74 @@
+"""Network interfaces as ports, in this very process: a table, one worker, and frames that went over a wire.
+
+Beside them may stand ports in shared memory, whose clients are of this process too.
+"""
+
+import contextlib
+import itertools
+import os
+import time
+
+import tables
+from wires import Wires
+from zonetrack.clients.port import Queue
+from zonetrack.kernels import poll
+from zonetrack.kernels.words import u64
+from zonetrack.service import rules_compile, rules_text
+from zonetrack.service.ports.packet import PacketPort
+from zonetrack.service.rules import Names
+from zonetrack.shm import port
+from zonetrack.shm.layout import Kind
+from zonetrack.shm.queues import Loop, Queues
+from zonetrack.shm.rulebook import Rulebook
+
+TURNS_MAX = 2000
+_numbers = itertools.count(1)
+
+
+class Gateway:
+    """Ports called near0, near1, ... that frames of a test come to, and the rules that they meet."""
+
+    def __init__(self, ports=1, text="", connections=500, shared=(), mtu=1500, **options):
+        self.wires = Wires(ports, mtu)
+        self.house = contextlib.ExitStack()
+        self.house.enter_context(self.wires)
+        self.table = tables.small(connections)
+        self.worker = tables.Participant(self.table, Kind.WORKER)
+        self.ports = [self.house.enter_context(PacketPort(f"near{number}", **options)) for number in range(ports)]
+        self.instance = f"gateway-{os.getpid()}-{next(_numbers)}"
+        self.ports += [self.house.enter_context(port.create(self.instance, name, slots=64)) for name in shared]
+        self.rules = Rulebook(1)
+        self.queues = Queues(self.ports)
+        self.take_over()
+        if text:
+            names = Names({made.name: number + 1 for number, made in enumerate(self.ports)})
+            self.rules.publish(rules_compile.compile_rules(rules_text.read(text, names)))
+
+    def client(self, name):
+        """Return the client of a port in shared memory."""
+        return self.house.enter_context(Queue(name, 0, self.instance))
+
+    def take_over(self):
+        """Be the next worker, where the one before is dead."""
+        self.loop = Loop(self.queues, range(len(self.queues)), self.worker.me, self.rules)
+        self.loop.record["sleep_ms"] = 5
+
+    def poll(self, rounds=64):
+        """Let the worker work; returns the packets that it took."""
+        now_ms = time.monotonic_ns() // 1_000_000
+        return int(poll.poll(self.worker.views, self.loop.record, u64(now_ms), u64(rounds), u64(0)))
+
+    def take(self, count):
+        """Let the worker work until it took so many packets."""
+        taken = 0
+        for _ in range(TURNS_MAX):
+            taken += self.poll()
+            if taken >= count:
+                return taken
+        raise AssertionError(f"only {taken} of {count} packets came")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.house.close()
