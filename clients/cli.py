@@ -44,6 +44,7 @@ COMMANDS = {
     "zones": Command("zonetrack.clients.zones_command:command", "Show and set zones: how their packets are judged."),
     "workers": Command("zonetrack.clients.stats_commands:workers_command", "Show the workers."),
     "ports": Command("zonetrack.clients.stats_commands:ports_command", "Show the ports and their queues."),
+    "top": Command("zonetrack.clients.top_command:command", "Watch who and what fills the table, live."),
     "metrics": Command("zonetrack.clients.stats_commands:metrics_command", "Print what Prometheus reads of a service."),
     "stop": Command("zonetrack.clients.stop_command:command", "Stop the service."),
     "replay": Command("zonetrack.service.replay_command:command", "Track captures, and show their connections."),

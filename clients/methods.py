@@ -265,6 +265,10 @@ class Methods:
         """Return a list of the expectations, of a zone or of all: connections that helpers have foretold."""
         return self.call("expectations", given(zone=zone))
 
+    def summary(self) -> Any:
+        """Return who and what fills the table: by protocol and state, by zone, and who has the most connections."""
+        return self.call("summary", {})
+
     def metrics(self, form: str = "text") -> Any:
         """Return what Prometheus is told: ``text`` as it reads it, or with ``plain`` the ``families`` with their samples."""
         return self.call("metrics", {"format": form})

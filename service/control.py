@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .site import Site
 
 PIECES = (
-    *("walk.collect", "walk.count", "walk.delete", "delete_list.run"),
+    *("walk.collect", "walk.count", "walk.delete", "delete_list.run", "tally.count"),
     *("flush.detach", "flush.reclaim", "audit.live"),
     *("preview.judge", "classify.classify"),
 )

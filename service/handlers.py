@@ -55,6 +55,7 @@ from .runner import Runner, now_ms
 from .samples import Samples
 from .snapshot import Snapshot
 from .stats import Stats
+from .summary import Summary
 from .zone_settings import ZoneSettings
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Desk:
         self.zone_settings, self.samples = ZoneSettings(table), Samples(table)
         self.rules = Published(self.context.rules, table, [port["name"] for port in self.context.ports()])
         self.reassembly = ReassemblySettings(table)
+        self.summary = Summary(table, walker, self.stats)
 
     def _take(self, name: str) -> Runner:
         runner = Runner(self.context.table, name)

@@ -18,15 +18,13 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from ..shm.reasons import Reason
-from .stats import COUNTED, OF_PACKETS
+from .stats import COUNTED, Fate
 
 PREFIX = "zonetrack_"
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 PORTS_MAX = 64
 """Ports with series of their own; all others together are ``other``."""
 OTHER = "other"
-LET_BY = (Reason.NOIP, Reason.NOT_TRACKED, Reason.TCP_SYN_CHALLENGE, Reason.TCP_SEQ_CHK_BYPASS)
-"""Reasons of packets that are neither invalid nor refused."""
 
 
 class Counted(NamedTuple):
@@ -63,6 +61,11 @@ COUNTERS = (
     Counted("outputs_full",          Reason.OUTPUT_FULL,         "Frames dropped since a client left no room for them."),
 )
 # fmt: on
+FATES = {
+    Fate.INVALID: ("invalid", "Packets that were invalid, by reason."),
+    Fate.REFUSED: ("insert_failed", "Connections that were not made, by reason."),
+    Fate.LET_BY: ("ignored", "Packets that were let by, not followed, by reason."),
+}
 QUEUE_COUNTS = {
     "rx_packets": "Packets taken in, by port.",
     "rx_bytes": "Bytes taken in, by port.",
@@ -80,11 +83,6 @@ class Figures(Protocol):
     def totals(self) -> dict[str, Any]: ...
     def counters(self) -> dict[str, int]: ...
     def fill(self) -> list[tuple[int, int, int | None]]: ...
-
-
-def is_refusal(reason: Reason) -> bool:
-    """Return whether a reason of packets says that a connection was not made."""
-    return Reason.HELPER_REFUSED < reason < Reason.INSERT
 
 
 class Metrics(Collector):
@@ -171,13 +169,11 @@ class Metrics(Collector):
         counts = self._figures.counters()
         for name, reason, says in COUNTERS:
             yield CounterMetricFamily(PREFIX + name, says, value=counts[COUNTED[reason]])
-        invalid = CounterMetricFamily(f"{PREFIX}invalid", "Packets that were invalid, by reason.", labels=["reason"])
-        failed = CounterMetricFamily(f"{PREFIX}insert_failed", "Connections that were not made.", labels=["reason"])
-        ignored = CounterMetricFamily(f"{PREFIX}ignored", "Packets that were let by, not followed.", labels=["reason"])
-        for reason in OF_PACKETS:
-            family = ignored if reason in LET_BY else failed if is_refusal(reason) else invalid
-            family.add_metric([COUNTED[reason]], counts[COUNTED[reason]])
-        yield from (invalid, failed, ignored)
+        for fate, (name, says) in FATES.items():
+            family = CounterMetricFamily(PREFIX + name, says, labels=["reason"])
+            for reason in fate.reasons:
+                family.add_metric([COUNTED[reason]], counts[COUNTED[reason]])
+            yield family
 
     # -------------------------------------------------------------------------------------------- processes
     def _of_workers(self) -> Iterator[Metric]:

@@ -5,6 +5,7 @@ Counters have one writer each and are read as they stand; sums over all places c
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,27 @@ OF_WORKERS = (
 """Counters that are shown of each worker."""
 OF_PACKETS = (*(reason for reason in Reason if Reason.NONE < reason < Reason.INSERT), Reason.TCP_SEQ_CHK_BYPASS)
 """What a packet can get as its reason."""
+LET_BY = (Reason.NOIP, Reason.NOT_TRACKED, Reason.TCP_SYN_CHALLENGE, Reason.TCP_SEQ_CHK_BYPASS)
+
+
+class Fate(StrEnum):
+    """What became of a packet that got a reason."""
+
+    INVALID = "invalid"
+    REFUSED = "refused"  # its connection was not made
+    LET_BY = "let_by"  # neither: it is not followed
+
+    @classmethod
+    def of(cls, reason: Reason) -> Fate:
+        """Return what a reason of packets says."""
+        if reason in LET_BY:
+            return cls.LET_BY
+        return cls.REFUSED if Reason.HELPER_REFUSED < reason < Reason.INSERT else cls.INVALID
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """The reasons that say so."""
+        return [reason for reason in OF_PACKETS if Fate.of(reason) is self]
 
 
 def limit_of(value: int) -> int | None:
@@ -61,6 +83,11 @@ class Stats:
         """Return every counter by its name, of all participants together."""
         totals = self._places["counters"].sum(axis=0)
         return {name: int(totals[reason]) for reason, name in COUNTED.items()}
+
+    def reasons(self) -> dict[str, dict[str, int]]:
+        """Return how often packets got which reason, by what it says; counts that are not 0."""
+        totals = self._places["counters"].sum(axis=0)
+        return {fate: {COUNTED[one]: int(totals[one]) for one in fate.reasons if totals[one]} for fate in Fate}
 
     def of_place(self, owner: int) -> dict[str, int]:
         """Return the counters of a place on the roster that tell of a worker's work."""

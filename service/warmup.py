@@ -46,6 +46,7 @@ from ..kernels import (
     replay,
     ring,
     sweep,
+    tally,
     walk,
 )
 from ..kernels.words import ONE, ZERO
@@ -91,6 +92,7 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "walk.collect": lambda on: walk.collect(on.views, on.filter, ZERO, ZERO, ZERO, on.at_cursor, ZERO, ZERO),
     "walk.count": lambda on: walk.count(on.views, on.filter, ZERO, ZERO, on.at_cursor),
     "walk.delete": lambda on: walk.delete(on.views, on.filter, ZERO, ZERO, on.at_cursor),
+    "tally.count": lambda on: tally.count(on.views, ZERO, ZERO, on.at_cursor, ZERO, ZERO),
     "audit.at_rest": lambda on: audit.at_rest(on.table),
     "audit.live": lambda on: audit.live(on.table, on.me),
     "ring.put": lambda on: only_compile(ring.put, on.end, ZERO, ZERO, ZERO),

@@ -1,4 +1,4 @@
-"""Methods for those who watch a service: metrics."""
+"""Methods for those who watch a service: metrics, and who and what fills the table."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ async def metrics(desk: Desk, client: Client, format: str) -> dict[str, Any]:
     if format == "text":
         return {"text": (await asyncio.to_thread(desk.metrics.text)).decode()}
     return {"families": await asyncio.to_thread(desk.metrics.plain)}
+
+
+@method("summary", Rights.READ)
+async def summary(desk: Desk, client: Client) -> dict[str, Any]:
+    """Return what the last walk over all connections has counted; it is as old as it says."""
+    return await desk.summary.get()

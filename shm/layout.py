@@ -1506,6 +1506,43 @@ FILTER = np.dtype(
 )
 """Which connections are meant: what is under a mask must be equal.  All zero: every connection.  Private to a process."""
 
+TALLY_STATES = 16
+TALLY = np.dtype(
+    [
+        ("connections", "u8"),
+        ("expired", "u8"),  # whose time is over, and which the sweep has not met yet
+        ("overdue_ms", "u8"),  # the longest of them
+        ("unreplied", "u8"),
+        ("assured", "u8"),
+        ("related", "u8"),
+        ("translated", "u8"),
+        ("ipv6", "u8"),
+        ("protocols", "u8", (256,)),  # by number
+        ("tcp", "u8", (TALLY_STATES,)),  # by state, in the `netfilter` profile
+        ("ovs", "u8", (TALLY_STATES,)),  # TCP in the `ovs` profile, by the state of the side that has come further
+        ("sctp", "u8", (TALLY_STATES,)),
+    ],
+    align=True,
+)
+"""What a walk has counted.  Private to a process."""
+
+TALKER_BYTES = LINE_BYTES
+TALKER = np.dtype(
+    [
+        ("address", "u8", (2,)),  # as in a key
+        ("who", "u8"),  # zone 16 | side 8 (0: opened them, 1: was called) | IP version 8; 0: nobody
+        ("connections", "u8"),  # never too few: of those that had this place before, some may be counted
+        ("others", "u8"),  # at most so many of them
+        ("packets", "u8"),  # of both ways, of those that were met since it got this place
+        ("bytes", "u8"),  # likewise
+        ("reserved", "u8"),
+    ],
+    align=True,
+)
+TALKERS_PLACES = 8  # among which a talker's hash leads it
+TALKERS_BUCKETS = 1 << 10
+"""With buckets of eight places: 512 KiB, which the second-level cache holds."""
+
 REASSEMBLY = np.dtype(
     [
         ("frame", FRAME),  # that describes `bytes`
@@ -1680,6 +1717,7 @@ assert (
     and ZONE_REASON.itemsize == ZONE_REASON_BYTES
 )
 assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
+assert TALKER.itemsize == TALKER_BYTES and _no_implicit_padding(TALKER) and _no_implicit_padding(TALLY)
 assert CONNECTION.itemsize == CONNECTION_BYTES and _no_implicit_padding(CONNECTION) and _no_implicit_padding(FILTER)
 assert INTERFACE.itemsize == INTERFACE_BYTES and REPLAY_BURST_PACKETS <= BURST_PACKETS_MAX
 assert STORE.itemsize == STORE_BYTES and HOLDER.itemsize == HOLDER_BYTES

@@ -43,7 +43,7 @@ KERNELS_KNOW_NOTHING_OF = (
 SHARED_CLIENT_ROOMS = ("wire", "framing", "errors", "address", "connections", "tables")
 """What both sides of the socket must agree on, and what a person sees whichever of them prints it."""
 
-HEAVY = ("rich", "numpy")
+HEAVY = ("rich", "numpy", "textual")
 """What a client imports when a person is looking, or wants an array, and not before."""
 
 RULES = {
@@ -73,6 +73,7 @@ ROOM_RULES = {
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
     **{f"clients/{room}": Rule(("clients", "kernels", "shm"), ("numpy",)) for room in ("port", "sending")},
     "clients/send_command": SENDERS,
+    "clients/top_screen": Rule(("clients",), ("rich", "textual")),  # imported when a person is looking
     "clients/explain_command": Rule(("clients", "service.explaining", "service.warmup"), ("click",)),
     **{
         f"clients/{room}": DRIVERS

@@ -43,6 +43,7 @@ QUESTIONS = {
     "zones": (lambda ct: ct.zones(), "zones", {}),
     "explain": (lambda ct: ct.explain(), "explain.recent", {}),
     "explain a few": (lambda ct: ct.explain(limit=3, zone=0), "explain.recent", {"limit": 3, "zone": 0}),
+    "summary": (lambda ct: ct.summary(), "summary", {}),
     "metrics": (lambda ct: ct.metrics(), "metrics", {"format": "text"}),
     "metrics in plain values": (lambda ct: ct.metrics("plain"), "metrics", {"format": "plain"}),
     "workers": (lambda ct: ct.workers(), "workers", {}),

@@ -5,10 +5,9 @@ import tables
 from bursts import Bench, tcp
 from prometheus_client.parser import text_string_to_metric_families
 from zonetrack.service.limits import Quotas
-from zonetrack.service.metrics import COUNTERS, OTHER, PORTS_MAX, Metrics, is_refusal
+from zonetrack.service.metrics import COUNTERS, OTHER, PORTS_MAX, Metrics
 from zonetrack.service.stats import COUNTED, OF_PACKETS, Stats
 from zonetrack.shm.layout import GLOBAL, UNLIMITED, Region
-from zonetrack.shm.reasons import Reason
 
 CONTROL = {"clients": 3, "paused": 1, "requests": 17, "refused": {"busy": 2}, "loop_latency_us": {"p99": 250}}
 WORKERS = [
@@ -61,14 +60,6 @@ def test_every_reason_of_a_packet_is_in_one_family(table):
 
 
 FAMILIES_OF_REASONS = ("zonetrack_invalid_total", "zonetrack_insert_failed_total", "zonetrack_ignored_total")
-
-
-@pytest.mark.parametrize(
-    ("reason", "refusal"),
-    [(Reason.FULL, True), (Reason.NAT_EXHAUSTED, True), (Reason.TCP_STATE, False), (Reason.HELPER_REFUSED, False)],
-)
-def test_what_is_a_commit_that_was_refused(reason, refusal):
-    assert is_refusal(reason) is refusal
 
 
 def test_the_fullest_zones_have_series_of_their_own_and_the_rest_is_other(table):

@@ -8,7 +8,7 @@ from bursts import Bench, tcp
 from tables import Participant
 from zonetrack.service.limits import Quotas
 from zonetrack.service.policies import Policies
-from zonetrack.service.stats import OF_PACKETS, ZONES_SHOWN, Stats
+from zonetrack.service.stats import OF_PACKETS, ZONES_SHOWN, Fate, Stats
 from zonetrack.service.zone_settings import ZoneSettings
 from zonetrack.shm.layout import ZONE_REASON, ZONE_REASONS_MAX, Region
 from zonetrack.shm.reasons import Reason
@@ -93,6 +93,28 @@ def test_reasons_are_counted_by_place_and_by_zone(table, stats):
     assert stats.reasons_without_zone() == 0
     table.array(Region.CONTROL, "zone_reasons", ZONE_REASON)[ZONE_REASONS_MAX - 1] = (0, 0, 7)
     assert stats.totals()["reasons_without_zone"] == 7
+
+
+@pytest.mark.parametrize(
+    ("reason", "fate"),
+    [
+        (Reason.FULL, Fate.REFUSED),
+        (Reason.NAT_EXHAUSTED, Fate.REFUSED),
+        (Reason.TCP_STATE, Fate.INVALID),
+        (Reason.HELPER_REFUSED, Fate.INVALID),
+        (Reason.NOT_TRACKED, Fate.LET_BY),
+    ],
+)
+def test_what_a_reason_says(reason, fate):
+    assert Fate.of(reason) is fate and reason in fate.reasons
+    assert sorted(one for fate in Fate for one in fate.reasons) == sorted(OF_PACKETS)
+
+
+def test_reasons_by_what_they_say(table, stats):
+    Bench(table).track(tcp("FA", 1, 1), tcp("", 1), zone=5)
+    assert stats.reasons() == {
+        "invalid": {"invalid_tcp_flags": 1, "tcp_new_refused": 1}, "refused": {}, "let_by": {},
+    }  # fmt: skip
 
 
 def test_every_reason_of_a_packet_is_one_of_them():

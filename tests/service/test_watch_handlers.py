@@ -1,6 +1,7 @@
 """Metrics over the socket: as text, and in plain values."""
 
 import pytest
+import tables
 from prometheus_client.parser import text_string_to_metric_families
 from served import Service
 from zonetrack.service.door import Rights
@@ -14,7 +15,7 @@ def service(tmp_path_factory):
 
 
 def test_rights():
-    assert METHODS["metrics"].rights is Rights.READ
+    assert METHODS["metrics"].rights is METHODS["summary"].rights is Rights.READ
 
 
 def test_text_and_plain_values_have_the_same_families(service):
@@ -22,3 +23,9 @@ def test_text_and_plain_values_have_the_same_families(service):
     plain = service.ask("metrics", format="plain")["families"]
     assert [family.name for family in text] == [family["name"] for family in plain]
     assert "zonetrack_entries" in {family.name for family in text}
+
+
+def test_summary(service):
+    service.participant().made(tables.keys(7, zone=3))
+    found = service.ask("summary")
+    assert found["connections"] == 7 and found["protocols"] == {"udp": 7} and found["age_s"] >= 0.0
