@@ -85,22 +85,31 @@ faults: $(READY)
 LOAD := $(BIN)/zonetrack load
 KEEP := $(BIN)/python -m zonetrack.clients.history docs/benchmarks/history.jsonl
 
+# the seed's configurations of `handshake`: connections of each of ten threads, zones, data packets
+SEED_CONFIGURATIONS := 10000,100,0 10000,100,20 10000,1,0 10000,1,20 10,100,20000 10,1,20000
+
 bench: $(READY)
-	$(LOAD) hit --connections 1000000 --repeat 5 --json | $(KEEP)
-	$(LOAD) miss --connections 1000000 --repeat 5 --json | $(KEEP)
-	for zones in 1 1000; do for threads in 1 2; do \
+	for threads in 1 2; do $(LOAD) hit --threads $$threads --repeat 5 --json | $(KEEP); done
+	$(LOAD) hit --connections 1024 --iterations 5000 --repeat 5 --json | $(KEEP)
+	$(LOAD) miss --repeat 5 --json | $(KEEP)
+	for zones in 1 1000 10000; do for threads in 1 2; do \
 	    $(LOAD) scan --threads $$threads --zones $$zones --repeat 5 --json | $(KEEP); \
 	done; done
-	for burst in 32 1; do \
-	    $(LOAD) handshake --threads 10 --connections 10000 --zones 100 --data-packets 0 --iterations 100 \
-	        --burst $$burst --json | $(KEEP); \
-	done
+	$(LOAD) scan --threads 2 --connections 5000000 --limit 1000000 --timeout-ms 200 --repeat 5 --json | $(KEEP)
+	$(LOAD) scan --threads 2 --connections 500000 --limit 300000 --timeout-ms 1000 --repeat 5 --json | $(KEEP)
+	for given in $(SEED_CONFIGURATIONS); do for burst in 32 1; do \
+	    IFS=, read connections zones data <<<"$$given"; \
+	    $(LOAD) handshake --threads 10 --connections $$connections --zones $$zones --data-packets $$data \
+	        --iterations 100 --burst $$burst --json | $(KEEP); \
+	done; done
+	$(LOAD) zones --repeat 3 --json | $(KEEP)
 	for addresses in 61 64; do $(LOAD) nat --addresses $$addresses --json | $(KEEP); done
 	$(LOAD) nat --threads 2 --json | $(KEEP)
 	$(LOAD) nat --addresses 1 --connections 100000 --fill 99 --json | $(KEEP)
 	for expectations in 0 1000; do for threads in 1 2; do \
 	    $(LOAD) unnat --threads $$threads --expectations $$expectations --json | $(KEEP); \
 	done; done
+	$(BIN)/python -m zonetrack.clients.benchmarks docs/benchmarks/history.jsonl > docs/benchmarks.md
 
 # pages that are printed from the code
 docs: $(READY)
@@ -110,6 +119,7 @@ docs: $(READY)
 	$(BIN)/python -m zonetrack.service.ovs_page > docs/ovs-states.md
 	$(BIN)/python -m zonetrack.service.sctp_page > docs/sctp-states.md
 	$(BIN)/python -m zonetrack.service.service_page > docs/service.md
+	$(BIN)/python -m zonetrack.clients.benchmarks docs/benchmarks/history.jsonl > docs/benchmarks.md
 
 clean:
 	rm -rf $(VENV) $(MADE) build dist *.egg-info

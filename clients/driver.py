@@ -106,7 +106,9 @@ class Driver:
         progress, since = -1, 0
         while not self.sender.done:
             now = now_ms()
+            begun_ns = time.perf_counter_ns()
             waits = drive(self.views, stream, u64(now))
+            stream["calls_ns"] += time.perf_counter_ns() - begun_ns
             self.tally.peak_connections = max(self.tally.peak_connections, self.connections)
             between(now)
             if not waits:

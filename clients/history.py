@@ -36,6 +36,20 @@ UNITS = {
     "miss_ratio_to_floor": "1",
     "packets_per_second": "1/s",
     "connections_per_second": "1/s",
+    "elapsed_s": "s",
+    "cleaned": "1",
+    "peak_connections": "1",
+    "create_ns": "ns",
+    "create_ns_many": "ns",
+    "sweep_ns_per_entry": "ns",
+    "sweep_ns_per_entry_many": "ns",
+    "sweep_ratio": "1",
+    "flush_us_empty": "us",
+    "flush_us_full": "us",
+    "home_ms": "ms",
+    "burst_us_p999_idle": "us",
+    "burst_us_p999_during_flush": "us",
+    "burst_ratio": "1",
 }
 """The figures that are worth comparing over time; all else in a result is a parameter, or counts what was done."""
 

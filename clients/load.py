@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from . import address, report
 from .errors import ZonetrackError
+
+if TYPE_CHECKING:
+    from .series import Series
 
 
 class Ports(click.ParamType):
@@ -39,7 +42,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "connections": {"type": click.IntRange(min=1), "help": "Connections; of each worker, where each has its own."},
     "zones": {"type": click.IntRange(1, 65_536), "help": "Zones that they go round."},
     "iterations": {"type": click.IntRange(min=1), "help": "Conversations, or packets, of each connection."},
-    "data_packets": {"type": click.IntRange(0, 10_000), "help": "Data packets of a conversation, each with its ACK."},
+    "data_packets": {"type": click.IntRange(0, 100_000), "help": "Data packets of a conversation, each with its ACK."},
     "limit": {"type": click.IntRange(0, 2**32 - 2), "help": "Global limit.  [default: just above what is needed]"},
     "timeout_ms": {"type": click.IntRange(1, 2**32 - 1), "help": "Every timeout.  [default: those of nf_conntrack]"},
     "burst": {"type": click.IntRange(1, 256), "help": "Packets in a call.  [default: 32; 256 via a service]"},
@@ -55,6 +58,11 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "help": "Percent of all ports taken before; then commits are timed singly.",
     },
     "expectations": {"type": click.IntRange(0, 2048), "help": "Foretold connections, in zones that no packet meets."},
+    "pairs": {"type": click.IntRange(min=1), "help": "Flushes, each beside as long a time without one."},
+    "plot": {
+        "metavar": "FILE",
+        "help": "Draw throughput, connections, cleaning and latency over time: .png, .svg, .pdf.",
+    },
     "repeat": {"type": click.IntRange(min=1), "help": "Trials, of which the median is shown, and the spread."},
 }
 
@@ -66,7 +74,7 @@ class Row(NamedTuple):
     defaults: dict[str, Any]
     help: str
     kind: str = "tracked"
-    """Who carries it out: `floor`, `tracked` (clients/trial) or `translated` (clients/nat_trial)."""
+    """Who carries it out: `floor`, `tracked` (clients/trial), `translated` (nat_trial) or `zoned` (zones_trial)."""
 
 
 MILLION = 1_000_000
@@ -93,6 +101,12 @@ ROWS = (
         "SYN, SYN-ACK, ACK, RST of tuples never used before, while the sweep keeps up.",
     ),
     Row(
+        "zones",
+        {"connections": MILLION, "zones": 10_000, "pairs": 60},
+        "The same connections in 1 zone and in many: made, swept, flushed; and bursts beside a flush.",
+        "zoned",
+    ),
+    Row(
         "nat",
         {"threads": 1, "connections": MILLION, "addresses": 61, "ports": "1024-65535", "fill": 0},
         "Connections to one server that get another source, then their answers.",
@@ -107,9 +121,12 @@ ROWS = (
 )
 SERVICE = ("port", "instance", "socket")
 """Parameters that say which service."""
-TRACKED = {"limit": None, "timeout_ms": None, "burst": None, "seed": 1, "via": "direct"} | dict.fromkeys(SERVICE)
+TRACKED = {"limit": None, "timeout_ms": None, "burst": None, "seed": 1, "via": "direct"} | dict.fromkeys(
+    (*SERVICE, "plot")
+)
 """Parameters of every scenario that tracks packets, and their defaults."""
-COMMON: dict[str, dict[str, Any]] = {"floor": {}, "tracked": TRACKED, "translated": {"burst": None, "seed": 1}}
+_MADE = {"burst": None, "seed": 1}
+COMMON: dict[str, dict[str, Any]] = {"floor": {}, "tracked": TRACKED, "translated": _MADE, "zoned": _MADE}
 """Parameters of all scenarios of a kind."""
 KINDS = {row.name: row.kind for row in ROWS}
 BURST, BURST_VIA_SERVICE = 32, 256
@@ -121,21 +138,28 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
     via, target = parameters.pop("via", "direct"), {option: parameters.pop(option, None) for option in SERVICE}
     if (via == "service") != (target["port"] is not None):
         raise click.UsageError("--via service and --port NAME belong together")
-    kind = KINDS[name]
+    kind, picture = KINDS[name], parameters.pop("plot", None)
+    if picture is not None:
+        from . import plot
+
+        plot.ready(picture)
     if kind != "floor":
         parameters["burst"] = parameters["burst"] or (BURST_VIA_SERVICE if via == "service" else BURST)
     warm(kind)
     from ..shm.errors import RosterError, SegmentError
 
+    recorded: list[Series] | None = None if picture is None else []
     try:
         if kind == "floor":
             trials = floors(repeat, **parameters)
         elif kind == "translated":
             trials = nat_trials(name, repeat, as_json, parameters)
+        elif kind == "zoned":
+            trials = zones_trials(name, repeat, as_json, parameters)
         elif via == "service":
-            trials = service_trials(name, repeat, as_json, parameters, target)
+            trials = service_trials(name, repeat, as_json, parameters, target, recorded)
         else:
-            trials = trials_of(name, repeat, as_json, parameters)
+            trials = trials_of(name, repeat, as_json, parameters, recorded)
     except (SegmentError, RosterError) as error:
         raise ZonetrackError(str(error)) from error
     # where each worker has its own connections, `connections` is the figure: how many there were in all
@@ -147,6 +171,8 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
     result = {"scenario": name, **parameters, "repeat": repeat, **figures}
     if repeat > 1:
         result["spread"] = spread
+    if picture is not None and recorded is not None:
+        plot.draw(picture, f"load {name}", [series.rows() for series in recorded])
     if as_json:
         click.echo(json.dumps(result))
     else:
@@ -175,7 +201,9 @@ def floors(repeat: int, megabytes: int, threads: int) -> list[dict[str, float]]:
     return [trial.measure_floor(megabytes << 20, threads) for _ in range(repeat)]
 
 
-def trials_of(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
+def trials_of(
+    name: str, repeat: int, as_json: bool, parameters: dict[str, Any], recorded: list[Series] | None
+) -> list[dict[str, float]]:
     """Return the figures of some trials of a scenario."""
     from . import trial
     from .scenarios import SCENARIOS, Plan
@@ -185,7 +213,19 @@ def trials_of(name: str, repeat: int, as_json: bool, parameters: dict[str, Any])
         trial.geometry(scenario)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    return repeated(scenario, repeat, as_json, trial.conduct)
+    return repeated(scenario, repeat, as_json, trial.conduct, recorded)
+
+
+def zones_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
+    """Return the figures of some trials of the same connections in few and in many zones."""
+    from . import zones_trial
+
+    scenario = zones_trial.Zones(zones_trial.ZonesPlan(**parameters))
+    try:
+        zones_trial.geometry(scenario.plan, scenario.plan.zones)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return repeated(scenario, repeat, as_json, zones_trial.conduct)
 
 
 def nat_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
@@ -202,7 +242,12 @@ def nat_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]
 
 
 def service_trials(
-    name: str, repeat: int, as_json: bool, parameters: dict[str, Any], target: dict[str, Any]
+    name: str,
+    repeat: int,
+    as_json: bool,
+    parameters: dict[str, Any],
+    target: dict[str, Any],
+    recorded: list[Series] | None,
 ) -> list[dict[str, float]]:
     """Return the figures of some trials of a scenario through a port of a running service."""
     from . import service_trial
@@ -211,17 +256,31 @@ def service_trials(
     scenario = SCENARIOS[name](Plan(**parameters))
     where = service_trial.Target(target["port"], address.instance(target["instance"]), target["socket"])
     with service_trial.open_service(where, scenario.plan) as service:
-        return repeated(scenario, repeat, as_json, partial(service_trial.conduct, service=service))
+        return repeated(scenario, repeat, as_json, partial(service_trial.conduct, service=service), recorded)
 
 
 def repeated(
-    scenario: Any, repeat: int, as_json: bool, conduct: Callable[[Any, Callable[[int], object]], Any]
+    scenario: Any, repeat: int, as_json: bool, conduct: Callable[..., Any], recorded: list[Series] | None = None
 ) -> list[dict[str, float]]:
-    """Carry out a scenario so many times; returns the figures of each."""
+    """Carry out a scenario so many times; returns the figures of each.
+
+    Args:
+        scenario: its name, and how many packets it sends.
+        repeat: how many times.
+        as_json: whether a program is looking, who wants no progress.
+        conduct: called with the scenario and what shall be told how many packets were sent.
+        recorded: gets what each looked like; its Series is a third argument of ``conduct`` then.
+    """
     trials = []
     for i in range(repeat):
         with report.progress(f"{scenario.name} {i + 1}/{repeat}", scenario.packets_count, wanted=not as_json) as tick:
-            trials.append(conduct(scenario, tick))
+            if recorded is None:
+                trials.append(conduct(scenario, tick))
+            else:
+                from .series import Series
+
+                recorded.append(Series())
+                trials.append(conduct(scenario, tick, recorded[-1]))
     return trials
 
 

@@ -27,6 +27,7 @@ from .driver import CheckFailed, Driver, now_ms, streams
 from .errors import NothingMatchedError, ZonetrackError
 from .port import Queue
 from .scenarios import Plan, Scenario
+from .series import Series
 from .sync import connect
 from .traffic import SAMPLE_STRIDE
 
@@ -142,12 +143,15 @@ def hired(service: Service, scenario: Scenario, table: Table, index: int, stream
     return Courier(queue, table, scenario.plan.seed, scenario.plan.burst, stream)
 
 
-def conduct(scenario: Scenario, tick: Callable[[int], object], service: Service) -> dict[str, float]:
+def conduct(
+    scenario: Scenario, tick: Callable[[int], object], series: Series | None = None, *, service: Service
+) -> dict[str, float]:
     """Carry out one trial, and flush the zone.
 
     Args:
         scenario: with its parameters.
         tick: told every now and then how many packets have been sent.
+        series: gets a moment as often.
         service: with nothing in its port's zone.
 
     Returns:
@@ -164,7 +168,7 @@ def conduct(scenario: Scenario, tick: Callable[[int], object], service: Service)
     results = crew.shared(trial.RESULT, plan.threads)
     job = partial(trial.work, scenario, service.table, watched, results, hire=partial(hired, service))
     try:
-        trial.together(plan.threads, job, lambda: tick(int(watched["packets"].sum())))
+        trial.together(plan.threads, job, partial(trial.watch, service.table, watched, tick, series))
         looked_up = check(scenario, service, results)
     finally:
         service.flush()

@@ -124,8 +124,9 @@ STREAM = np.dtype(
         # what to send
         ("seed", "u8"),
         ("iteration", "u8"),  # changes the sequence numbers when tuples are used again
-        ("zones", "u8"),  # connection n is in zone (n + zone_offset) % zones
+        ("zones", "u8"),  # connection n is in zone zone_first + (n + zone_offset) % zones
         ("zone_offset", "u8"),
+        ("zone_first", "u8"),
         ("burst", "u8"),  # packets in a call, up to BURST_PACKETS_MAX
         ("budget", "u8"),  # packets after which `drive` returns
         ("first", "u8"),  # number of the first connection
@@ -150,7 +151,8 @@ STREAM = np.dtype(
         ("wrong_number", "u8"),  # of the first error: the connection ...
         ("wrong_packet", "u8"),  # ... Packet ...
         ("wrong_verdict", "u8"),  # ... and ct_state | reason << 8
-        ("reserved", "u8", (7,)),
+        ("calls_ns", "u8"),  # time of the calls in which packets were sent
+        ("reserved", "u8", (5,)),
     ],
     align=True,
 )
@@ -248,6 +250,7 @@ def write_burst(stream, numbers, count, packet):
         packet: Packet, the same of each.
     """
     seed, iteration, zones, zone_offset = stream.seed, stream.iteration, stream.zones, stream.zone_offset
+    zone_first = stream.zone_first
     way, flags, payload_bytes = _ROWS[packet, _WAY], _ROWS[packet, _FLAGS], _ROWS[packet, _PAYLOAD]
     opened, answered = _ROWS[packet, _OPENED] + stream.sent_bytes, _ROWS[packet, _ANSWERED]
     either = packet == u64(Packet.EITHER)
@@ -255,7 +258,7 @@ def write_burst(stream, numbers, count, packet):
     for i in range(count):
         number = memory.le64(numbers + (u64(i) << THREE))
         frame = _frame_at(stream.frames + u64(i) * _FRAME_SIZE)
-        frame.zone = (number + zone_offset) % zones if zones > ONE else ZERO
+        frame.zone = zone_first + (number + zone_offset) % zones if zones > ONE else zone_first
         x = _scramble(number, seed)
         if either:
             drawn = (x ^ (nonce + u64(i))) * _ODD_1

@@ -28,6 +28,7 @@ from .driver import BUDGET_PACKETS, SWEEP_SLOTS, CheckFailed, Driver, Tally, now
 from .errors import ZonetrackError
 from .scenarios import Plan, Run, Scan, Scenario
 from .sender import Sender
+from .series import Series
 from .traffic import SAMPLE_STRIDE, drive
 
 ALONE_PACKETS = 1 << 19
@@ -290,12 +291,20 @@ def warm() -> None:
     floor.measure(floor.region(1), 1, floor.BURST)
 
 
-def conduct(scenario: Scenario, tick: Callable[[int], object]) -> dict[str, float]:
+def watch(table: Table, watched: np.recarray, tick: Callable[[int], object], series: Series | None) -> None:
+    """Tell how many packets have been sent, and note the moment."""
+    tick(int(watched["packets"].sum()))
+    if series is not None:
+        series.note(table, watched)
+
+
+def conduct(scenario: Scenario, tick: Callable[[int], object], series: Series | None = None) -> dict[str, float]:
     """Carry out one trial.
 
     Args:
         scenario: with its parameters.
         tick: told every now and then how many packets have been sent.
+        series: gets a moment as often.
 
     Returns:
         The figures, by name.
@@ -308,10 +317,12 @@ def conduct(scenario: Scenario, tick: Callable[[int], object]) -> dict[str, floa
     watched = streams(plan.threads)
     results = crew.shared(RESULT, plan.threads)
     job = partial(work, scenario, table, watched, results)
-    together(plan.threads, job, lambda: tick(int(watched["packets"].sum())))
+
+    look = partial(watch, table, watched, tick, series)
+    together(plan.threads, job, look)
     looked_up = check(scenario, table, results)
     size = scenario.touched_bytes(table)
-    del table  # the floor gets its pages
+    del table, job, look  # the floor gets its pages
     found = figures(scenario, results) | measure_floor(size, plan.threads)
     ratio = found[f"ns_per_{scenario.unit}"] / found[f"floor_ns_{scenario.floor_lines}"]
     return found | {"ratio_to_floor": ratio, "floor_bytes": size, "looked_up": looked_up}

@@ -23,7 +23,7 @@ from ..clients.errors import Exit, ZonetrackError
 
 FAILED = 1
 INTERRUPTED = 130  # as shells count: 128 + SIGINT
-LOOK_INTERVAL_MS = 200
+LOOK_INTERVAL_MS = 100
 PR_SET_PDEATHSIG = 1
 
 

@@ -77,9 +77,13 @@ ROOM_RULES = {
     "clients/explain_command": Rule(("clients", "service.explaining", "service.warmup"), ("click",)),
     **{
         f"clients/{room}": DRIVERS
-        for room in ("load", "trial", "service_trial", "courier", "scenarios", "driver", "sender", "traffic", "floor")
+        for room in (
+            *("load", "trial", "service_trial", "courier", "scenarios", "driver", "sender", "traffic", "floor"),
+            *("zones_trial", "series"),
+        )
     },
     **{f"clients/{room}": DRIVERS for room in ("trips", "nat_scenarios", "nat_trial")},
+    "clients/plot": Rule(("clients",), ("click", "matplotlib")),
 }
 
 

@@ -23,7 +23,7 @@ RESULT = {
 
 def test_a_line_for_each_figure_that_is_worth_keeping():
     found = {line["name"]: line for line in history.lines(RESULT, {"commit": "abc"})}
-    assert found.keys() == {"ns_per_packet", "ratio_to_floor", "packets_per_second"}
+    assert found.keys() == {"ns_per_packet", "ratio_to_floor", "packets_per_second", "elapsed_s"}
     assert found["ns_per_packet"] == {
         "commit": "abc",
         "scenario": "hit",
@@ -48,5 +48,10 @@ def test_command_appends(tmp_path):
     for _ in range(2):
         subprocess.run(command, input=json.dumps(RESULT) + "\n", text=True, check=True, capture_output=True)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["name"] for line in lines] == ["ns_per_packet", "ratio_to_floor", "packets_per_second"] * 2
+    assert [line["name"] for line in lines] == [
+        "ns_per_packet",
+        "ratio_to_floor",
+        "packets_per_second",
+        "elapsed_s",
+    ] * 2
     assert subprocess.run(command[:-1], capture_output=True, check=False).returncode == Exit.USAGE

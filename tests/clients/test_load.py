@@ -99,6 +99,20 @@ def test_unnat():
     assert found["packets"] == 4 * 1000 + 3 * 1000 + 2 * 2000
 
 
+def test_the_same_connections_in_one_zone_and_in_many():
+    found = result("zones", "--connections", 20_000, "--zones", 50, "--pairs", 2)
+    figures = {"create_ns", "sweep_ns_per_entry", "flush_us_empty", "flush_us_full"}
+    assert found.keys() >= figures | {f"{name}_many" for name in figures}
+    assert found.keys() >= {"burst_us_p999_idle", "burst_us_p999_during_flush"}
+    assert (found["connections"], found["zones"], found["pairs"]) == (20_000, 50, 2)
+
+
+def test_a_picture_of_a_trial(tmp_path):
+    path = tmp_path / "scan.png"
+    found = result("scan", "--connections", 1000, "--plot", path)
+    assert path.read_bytes().startswith(b"\x89PNG") and "plot" not in found
+
+
 def test_the_floor_alone():
     found = result("floor", "--megabytes", 1)
     assert found.keys() >= FLOORS
@@ -168,6 +182,8 @@ def test_what_cannot_be_compared_fails_and_is_named(tmp_path):
         ("nat", "--ports", "20-10"),
         ("nat", "--ports", "http"),
         ("nat", "--fill", 100),
+        ("hit", "--plot", "hit.gif"),
+        ("zones", "--plot", "zones.png"),
         ("compare", "/nowhere/a.json", "/nowhere/b.json"),
     ],
 )
@@ -200,4 +216,4 @@ def test_the_scenarios_of_the_command_are_those_that_there_are():
     from zonetrack.clients.nat_scenarios import NAT_SCENARIOS
     from zonetrack.clients.scenarios import SCENARIOS
 
-    assert [row.name for row in ROWS] == ["floor", *SCENARIOS, *NAT_SCENARIOS]
+    assert [row.name for row in ROWS] == ["floor", *SCENARIOS, "zones", *NAT_SCENARIOS]

@@ -48,7 +48,7 @@ def target(served):
 def test_honest_work_passes_and_leaves_nothing(target, scenario):
     with open_service(target, scenario.plan) as service:
         for _ in range(2):
-            found = service_trial.conduct(scenario, lambda packets: None, service)
+            found = service_trial.conduct(scenario, lambda packets: None, service=service)
             assert service.connections == 0
     expected = sum(run.packets_count for index in range(scenario.plan.threads) for run in scenario.perform(index))
     assert found["packets"] == expected
@@ -91,7 +91,7 @@ def test_more_connections_than_the_service_has_room_for(target):
         open_service(target, scenario.plan) as service,
         pytest.raises(ZonetrackError, match="room for 8000 connections, 9000 are to be held"),
     ):
-        service_trial.conduct(scenario, lambda packets: None, service)
+        service_trial.conduct(scenario, lambda packets: None, service=service)
 
 
 def test_zone_that_is_in_use_is_left_alone(target, served):
