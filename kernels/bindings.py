@@ -114,6 +114,8 @@ def _candidate(action, protocol, source_port, destination_port, port_hash, k):
         source or endpoints.has_ports(protocol)
     )  # of ICMP the opener's side has an identifier
     if not _can_change_port(protocol):
+        if u64(action.nat) & u64(Nat.FORETOLD) != ZERO and rule_last != ZERO:
+            source_port, destination_port = (rule_first, destination_port) if source else (source_port, rule_first)
         return EXHAUSTED if k != ZERO else (source_port << u64(16)) | destination_port
     if not source:
         if has_ports:

@@ -18,7 +18,7 @@ is held; within one, one record's lock, or the segments of an insert.
 
 from __future__ import annotations
 
-from ..shm.layout import VERDICT_BYTES, CtState, FrameFlag, Setting, Status, Way
+from ..shm.layout import FRAME_BYTES, VERDICT_BYTES, CtState, FrameFlag, Setting, Status, Way
 from ..shm.reasons import Reason
 from . import (
     actions,
@@ -36,6 +36,7 @@ from . import (
     outcome,
     reassembly,
     samples,
+    sequences,
     stages,
     timeouts,
     track,
@@ -53,9 +54,11 @@ MAKE_ROUNDS_MAX = 4
 FORESEEN, MISSED, APPEARED = ZERO, ONE, u64(2)
 """What became of a packet, seen from its glance."""
 
-_VERDICT_SIZE = u64(VERDICT_BYTES)
+_VERDICT_SIZE, _FRAME_SIZE = u64(VERDICT_BYTES), u64(FRAME_BYTES)
+_TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
 _NONE = u64(Reason.NONE)
 _COMMIT = u64(FrameFlag.COMMIT)
+_OFFSETS = u64(Status.SEQUENCE_OFFSETS)
 _BOUNDED = outcome.SHORTEN | outcome.SINCE_BEGUN
 
 
@@ -141,14 +144,19 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
         counters.count(views, Reason.EXPIRED_ON_LOOKUP)
         return False
     translated = u64(fields.status) & nat.TRANSLATED
-    seen = ZERO
+    seen = offsets = ZERO
     if translated != ZERO:
         seen = nat.see(views, entry, key, u64(parsed.high_is_source) != ZERO)
         way = nat.way_of(seen)
+        offsets = u64(fields.status) & _OFFSETS
+        if offsets != ZERO:
+            sequences.hear(views, parsed, entry, way, nat.is_sent(seen))
     else:
         way = way_of(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
     verdict = verdict_at(verdict_address)
     result = track.update(entry, way, parsed, settings, now_ms, verdict_address)
+    if offsets != ZERO:
+        sequences.forget(views, parsed)
     kind = outcome.kind_of(result)
     if kind == u64(Outcome.RESTART):
         delete_list.mark(views, record)
@@ -168,7 +176,7 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
     intents.done(views)
     counters.count(views, Reason.HIT)
     if result & outcome.HELPED != ZERO:
-        helpers.follow(views, frame, parsed, now_ms, verdict_address)
+        helpers.follow(views, frame, parsed, seen, now_ms, verdict_address)
     return True
 
 
@@ -219,13 +227,16 @@ def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
         MISSED: it may have made a record.  APPEARED: it found one that the glance had not seen.  Else FORESEEN.
     """
     parsed = parsed_of(views, i)
-    if u64(parsed.reason) != _NONE and not reassembly.admit(views, frames, i, now_ms, verdict_address):
-        return FORESEEN
+    frame_address = frames + i * _FRAME_SIZE
+    if u64(parsed.reason) != _NONE:
+        if not reassembly.admit(views, frames, i, now_ms, verdict_address):
+            return FORESEEN
+        frame_address = reassembly.whole_frame(views)
+    frame = stages.frame_at(frame_address)
     settings = zones.settings_of(views, u64(parsed.zone))
     if u64(parsed.kind) == stages.ERROR:
-        _track_error(views, frame_of(frames, i), parsed, i, nothing_made, settings, now_ms, verdict_address)
+        _track_error(views, frame, parsed, i, nothing_made, settings, now_ms, verdict_address)
         return FORESEEN
-    frame = frame_of(frames, i)
     key = key_of(views, i, ZERO)
     seen = u64(parsed.candidate) != ZERO and u64(parsed.candidate) != index.ABSENT
     for _ in range(MAKE_ROUNDS_MAX):
@@ -302,6 +313,9 @@ def track_burst(views, frames, count, now_ms, verdicts):
                 nothing_made = False  # what a glance did not see may be there now: this burst has seen it
         bytes_ += u64(parsed_of(views, u64(i)).ip_bytes)
         said = memory.le16(at)  # ct_state and reason
+        if said & _TRANSLATED != ZERO and reassembly.has_whole(views):
+            reassembly.send_on(views, frames, u64(i), at)
+            said = memory.le16(at)
         if said & u64(CtState.INV) == ZERO:
             valid += ONE
         if said > LOW_8:

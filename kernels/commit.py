@@ -104,12 +104,11 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
 
     wanted = wanted_in(views, i, count, zone) if zones.credit(views) == ZERO else ONE
     may_split = delete_list.length(views) == ZERO
-    translation = nat.wanted(frame)
-    if translation & nat.BINDS != ZERO:
+    bound = nat.binding(views, frame, expected)
+    if bound != ZERO:
         salt = record | (incarnation << THIRTY_TWO)
         reply_key = key_of(views, i, stages.ERROR)
-        action = nat.action_of(frame)
-        reason = bindings.bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split)
+        reason = bindings.bind(views, record, parsed, reply_key, nat.action_at(bound), salt, zone, wanted, may_split)
     else:
         reason = index.insert(views, record, zone, wanted, may_split)
     if reason != _NONE:
@@ -122,8 +121,8 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
     verdict.state = state
     memory.set_le64(verdict_address + EIGHT, record | (incarnation << THIRTY_TWO))
     verdict.timeout_ms = min(expiry_ms - now_ms, LOW_32)
-    if translation & nat.BINDS != ZERO:
-        nat.send_first_on(views, frame, parsed, i, verdict)
+    if bound != ZERO:
+        nat.send_first_on(views, frame, parsed, i, bound, verdict)
     return reason
 
 
@@ -156,7 +155,7 @@ def _commit(views, frame, parsed, i, count, settings, expected, now_ms, verdict_
     if reason != _NONE:
         verdict_at(verdict_address).reason = reason
     elif expected != ZERO or u64(frame.action) != ZERO or settings & _HELPERS != ZERO:
-        helpers.follow(views, frame, parsed, now_ms, verdict_address)
+        helpers.follow(views, frame, parsed, ZERO, now_ms, verdict_address)
     return True
 
 

@@ -63,7 +63,7 @@ _LATEST = offset(EXPECTATION_TABLE, "order")
 _CURSOR, _HINT = offset(EXPECTATION_TABLE, "cursor"), offset(EXPECTATION_TABLE, "hint")
 _SIZE = u64(EXPECTATION_BYTES)
 _LINKS_WORD = offset(EXPECTATION, "next")
-_WORDS = int(offset(EXPECTATION, "reserved")) // 8 + 1
+_WORDS = int(offset(EXPECTATION, "reserved2")) // 8
 """Up to the last one that says anything."""
 _CHAIN_MASK = u64(CHAINS - 1)
 _PARENT_CHAINS = u64(4 * CHAINS)
@@ -563,6 +563,26 @@ def add(views, foretold, most, now_ms):
             counters.count(views, Reason.EXPECTED)
     unlock(views)
     return reason
+
+
+@kernel
+def withdraw(views, foretold):
+    """Remove the expectation that was made of what stands at ``foretold``, if the lock is to be had."""
+    memory.seldom()
+    if not lock(views):
+        return
+    parent = memory.le64(foretold + PARENT)
+    named = memory.read32(_chain_of_parent(views, parent))
+    for _ in range(EXPECTATIONS_MAX):
+        if named == ZERO:
+            break
+        index = named - ONE
+        expectation = address(views, index)
+        if memory.read64(expectation + PARENT) == parent and _is_same(expectation, foretold):
+            _remove(views, index)
+            break
+        named = memory.read32(expectation + _NEXT_OF_PARENT)
+    unlock(views)
 
 
 @kernel

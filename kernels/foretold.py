@@ -3,17 +3,23 @@
 A helper's ``read`` returns one word: how many expectations it has written to ``views.foretold``, or-ed with REFUSED when
 the message cannot be right, and with the kinds of those before that are to be gone.  It writes what only it can know;
 helpers.follow adds what all have in common.
+
+Of a connection that is translated each end is known at the other by another address.  What is foretold is what will arrive:
+it goes to where the sender is known; and the connection gets the ends that its parent has, who sent the message the one
+that he named, or the other end the address that he knows it by.
 """
 
 from __future__ import annotations
 
-from ..shm.layout import EXPECTATION, EXPECTATION_BYTES, FORETOLD_MAX, Status
-from . import entries, expectations, memory, tuples
+from ..shm.layout import EXPECTATION, EXPECTATION_BYTES, FORETOLD_MAX, ExpectationFlag, Status, offset
+from . import entries, expectations, memory, nat, tuples
 from .jit import inlined, kernel
-from .words import LOW_8, LOW_16, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
+from .words import EIGHT, LOW_8, LOW_16, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 NOTHING = ZERO
 REFUSED = u64(1 << 8)
+SPLIT = REFUSED | u64(1 << 9)
+"""It is refused because the segment ends in the middle of what it says."""
 _FORGOTTEN_SHIFT = u64(16)
 EVERY_KIND = LOW_8
 ONE_FORETOLD = ONE
@@ -22,6 +28,8 @@ MAX = u64(FORETOLD_MAX)
 _SIZE = u64(EXPECTATION_BYTES)
 _LOW_PORT_SHIFT = u64(48)
 _ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
+_NAT_SOURCE, _NAT_DESTINATION = u64(ExpectationFlag.NAT_SOURCE), u64(ExpectationFlag.NAT_DESTINATION)
+_NAT_ADDRESS = offset(EXPECTATION, "nat_address")
 assert _ORIG_IS_HIGH == ONE
 
 expectation_at = memory.record_at(EXPECTATION)
@@ -33,24 +41,46 @@ def address(views, i):
     return views.foretold + i * _SIZE
 
 
-@inlined
-def _is_high(entry, way):
-    """Return 1 if packets that go ``way`` come from the second endpoint of the key."""
-    return (u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH) ^ way
+@kernel
+def _end(views, entry, way, known):
+    """Return the key, and whether it is its second endpoint, of who sends packets that go ``way``.
+
+    Args:
+        known: bool, as who receives them knows him; else as he is.
+    """
+    if known == (way != ZERO):
+        is_high = (u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH) ^ way
+        return entry + tuples.ENTRY_KEY, is_high
+    key, replier_is_high = nat.replies(views, entry)
+    return key, u64(replier_is_high) ^ way ^ ONE
 
 
-@inlined
-def sender(entry, way):
-    """Return where in an entry the address (two words) stands that packets of a Way come from."""
-    return entry + tuples.ENTRY_KEY + _is_high(entry, way) * SIXTEEN
+@kernel
+def sender(views, entry, way):
+    """Return where the address (two words) stands that packets of a Way come from."""
+    key, is_high = _end(views, entry, way, False)
+    return key + is_high * SIXTEEN
 
 
-@inlined
-def sender_port(entry, way):
+@kernel
+def known(views, entry, way):
+    """Return where the address (two words) stands that these packets have as their source where they go to."""
+    key, is_high = _end(views, entry, way, True)
+    return key + is_high * SIXTEEN
+
+
+@kernel
+def sender_port(views, entry, way):
     """Return the port that packets of a Way come from."""
-    return (
-        memory.read64(entry + tuples.ENTRY_KEY + tuples.LAST) >> (_LOW_PORT_SHIFT - _is_high(entry, way) * SIXTEEN)
-    ) & LOW_16
+    key, is_high = _end(views, entry, way, False)
+    return (memory.read64(key + tuples.LAST) >> (_LOW_PORT_SHIFT - is_high * SIXTEEN)) & LOW_16
+
+
+@kernel
+def known_port(views, entry, way):
+    """Return the port that these packets have as their source where they go to."""
+    key, is_high = _end(views, entry, way, True)
+    return (memory.read64(key + tuples.LAST) >> (_LOW_PORT_SHIFT - is_high * SIXTEEN)) & LOW_16
 
 
 @inlined
@@ -81,6 +111,17 @@ def count_of(result):
     return result & LOW_8
 
 
+@inlined
+def _copy_address(to, address):
+    memory.set_le64(to, memory.read64(address))
+    memory.set_le64(to + EIGHT, memory.read64(address + EIGHT))
+
+
+@inlined
+def _is_same(a, b):
+    return memory.read64(a) == memory.read64(b) and memory.read64(a + EIGHT) == memory.read64(b + EIGHT)
+
+
 @kernel
 def to_sender(views, i, entry, way, protocol, port, kind):
     """Write the ``i``-th: connections of the other end to a port of the sender of a message that went ``way``.
@@ -95,10 +136,36 @@ def to_sender(views, i, entry, way, protocol, port, kind):
     memory.apart()
     at = address(views, i)
     memory.set_bytes(at, ZERO, _SIZE)
-    listener, other = sender(entry, way), sender(entry, way ^ ONE)
-    for word in range(2):
-        step = u64(8 * word)
-        memory.set_le64(at + expectations.DESTINATION + step, memory.read64(listener + step))
-        memory.set_le64(at + expectations.SOURCE + step, memory.read64(other + step))
+    listener, other = sender(views, entry, way), sender(views, entry, way ^ ONE)
+    listener_known, other_known = known(views, entry, way), known(views, entry, way ^ ONE)
+    _copy_address(at + expectations.DESTINATION, listener_known)
+    _copy_address(at + expectations.SOURCE, other)
     memory.set_le64(at + expectations.LAST, expectations.last_word(ZERO, port, ZERO, protocol, ZERO))
-    expectation_at(at).kind = kind
+    e = expectation_at(at)
+    e.kind = kind
+    if not _is_same(listener, listener_known):
+        e.flags = _NAT_DESTINATION
+        e.nat_port = port
+        _copy_address(at + _NAT_ADDRESS, listener)
+    elif not _is_same(other, other_known):
+        e.flags = _NAT_SOURCE
+        _copy_address(at + _NAT_ADDRESS, other_known)
+
+
+@kernel
+def port_of(views, i):
+    """Return the port that the ``i``-th goes to."""
+    return (memory.le64(address(views, i) + expectations.LAST) >> THIRTY_TWO) & LOW_16
+
+
+@kernel
+def move(views, i, port):
+    """Have the ``i``-th go to another port than the sender's, and its connection be brought to the sender's."""
+    at = address(views, i)
+    e = expectation_at(at)
+    last = memory.le64(at + expectations.LAST)
+    if u64(e.flags) & (_NAT_DESTINATION | _NAT_SOURCE) == ZERO and port != port_of(views, i):
+        e.flags = u64(e.flags) | _NAT_DESTINATION
+        e.nat_port = port_of(views, i)
+        _copy_address(at + _NAT_ADDRESS, at + expectations.DESTINATION)
+    memory.set_le64(at + expectations.LAST, (last & ~(LOW_16 << THIRTY_TWO)) | (port << THIRTY_TWO))

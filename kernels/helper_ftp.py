@@ -7,6 +7,9 @@ it stands in the extension.  Only the first line of a segment is looked at.
 An address that is not the sender's own is not believed, so nobody opens a way to others.  A line that begins as one of
 these and is none is refused.
 
+Where its connection is translated, a line is written anew; so a segment that ends inside one is refused, for what has been
+sent of it cannot be changed any more.
+
 Source:
     Linux nf_conntrack_ftp.c.  It drops a segment that ends inside such a line, and waits for it to be sent again with the
     rest; we cannot make anybody drop it, so we read on.
@@ -15,7 +18,8 @@ Source:
 from __future__ import annotations
 
 from ..shm.layout import FTP_STATE, HELPER_STATE_BYTES, Foretold, Status
-from . import entries, foretold, memory
+from . import address_text, entries, expectations, foretold, memory, messages
+from .address_text import is_digit
 from .endpoints import TCP
 from .helper_ftp_states import ACTION, CLASSES, PATTERN_BYTES, PATTERN_TEXTS, PATTERN_THEN, THEN, Action, Class, Phase
 from .jit import inlined, kernel
@@ -35,6 +39,7 @@ _NUMBER_MAX, _PORT_MAX, _GROUP_MAX = u64(255), u64(65535), u64(0xFFF)
 _NEWLINE, _ZERO_DIGIT, _NINE = u64(ord("\n")), u64(ord("0")), u64(ord("9"))
 _UPPER, _A, _LOWER_A, _LOWER_Z = u64(0xDF), u64(ord("A")), u64(ord("a")), u64(ord("z"))
 _PRINTABLE_FIRST, _PRINTABLE_LAST = u64(33), u64(126)
+_SPACE, _COMMA, _PARENTHESIS, _LETTER_P, _SEVEN_DIGIT = (u64(ord(c)) for c in " ,(P7")
 _BOTH, _REPLY_BIT = THREE, u64(128)
 _LOW_4 = u64(15)
 _GROUPS = EIGHT
@@ -239,7 +244,7 @@ def _foretell(views, entry, way, family, state):
             low = (low << EIGHT) | u64(state.value[u64(i) + EIGHT])
         if family == FOUR:
             high, low = ZERO, high >> (FOUR * EIGHT)
-        own = foretold.sender(entry, way)
+        own = foretold.sender(views, entry, way)
         if memory.read64(own) != high or memory.read64(own + EIGHT) != low:
             return foretold.NOTHING
     foretold.to_sender(views, ZERO, entry, way, TCP, port, _DATA)
@@ -264,13 +269,14 @@ def _read_line(views, entry, way, family, state, begin, end):
 
 
 @kernel
-def read(views, entry, state_address, parsed, way, begin, end):
+def read(views, entry, state_address, parsed, way, translates, begin, end):
     """Read a segment of the control channel, all of which was captured.
 
     Args:
         entry: address of the ENTRY.
         state_address: of its FTP_STATE.
         parsed: PARSED of the segment.
+        translates: bool, whether it is translated.
         begin, end: addresses of its payload.
 
     Returns:
@@ -284,6 +290,7 @@ def read(views, entry, state_address, parsed, way, begin, end):
     result = foretold.NOTHING
     ends_inside = False
     goes_on = u64(state.patterns) != ZERO and u64(state.resume) == seq and u64(state.patterns) // _REPLY_BIT == way
+    goes_on = goes_on and not translates
     begins = _begins_line(state, way, seq)
     if begins or goes_on:
         # a line of the other side may be unfinished, and stays so unless this one is too
@@ -291,12 +298,72 @@ def read(views, entry, state_address, parsed, way, begin, end):
         if begins:
             _begin_line(state, way)
         result, ends_inside = _read_line(views, entry, way, u64(parsed.family), state, begin, end)
-        if ends_inside:
+        if ends_inside and not translates:
             state.resume = following
         else:
             memory.copy(state_address, views.expected, u64(HELPER_STATE_BYTES))
             if u64(state.patterns) // _REPLY_BIT == way:
                 state.patterns = ZERO
+            if ends_inside:
+                return foretold.SPLIT
     if result != foretold.REFUSED and memory.byte(end - ONE) == _NEWLINE:
         _remember(state, way, following)
     return result
+
+
+# ------------------------------------------------------------------------------------------------ a segment written anew
+@kernel
+def _behind_digits(at, end, separator):
+    """Return the address behind digits and separators."""
+    while at < end and (is_digit(memory.byte(at)) or memory.byte(at) == separator):
+        at += ONE
+    return at
+
+
+@kernel
+def _first_digit(at, end):
+    while at < end and not is_digit(memory.byte(at)):
+        at += ONE
+    return at
+
+
+@kernel
+def write(views, family, way, begin, end):
+    """Write the segment whose line was read with the address and the port that were foretold.
+
+    Args:
+        family: of the connection, 4 or 6.
+        way: of the segment.
+        begin, end: addresses of its payload.
+    """
+    memory.seldom()
+    destination = foretold.address(views, ZERO) + expectations.DESTINATION
+    high, low = memory.le64(destination), memory.le64(destination + EIGHT)
+    port = foretold.port_of(views, ZERO)
+    kind = memory.byte(begin + (ZERO if way == ZERO else TWO)) & _UPPER
+    messages.begin(views, begin)
+    if kind == _LETTER_P or kind == _SEVEN_DIGIT & _UPPER:  # PORT, 227
+        at = _first_digit(address_text.find(begin + (FOUR if way == ZERO else THREE), end, _SPACE), end)
+        messages.copy_to(views, at)
+        messages.ipv4(views, low, _COMMA)
+        messages.put(views, _COMMA)
+        messages.number(views, port >> EIGHT)
+        messages.put(views, _COMMA)
+        messages.number(views, port & _NUMBER_MAX)
+        messages.leave_out(views, _behind_digits(at, end, _COMMA))
+    elif way == ZERO:  # EPRT
+        at = _first_digit(address_text.find(begin + FOUR, end, _SPACE), end)  # of the family
+        delimiter = memory.byte(at - ONE)
+        messages.copy_to(views, at + TWO)
+        messages.address(views, family, high, low)
+        messages.put(views, delimiter)
+        messages.number(views, port)
+        behind = address_text.find(at + TWO, end, delimiter)
+        messages.leave_out(views, _behind_digits(min(behind + ONE, end), end, delimiter) - ONE)
+    else:  # 229
+        at = address_text.find(begin, end, _PARENTHESIS)
+        at = _first_digit(at if at < end else begin + FOUR, end)
+        messages.copy_to(views, at)
+        messages.number(views, port)
+        messages.leave_out(views, _behind_digits(at, end, ZERO))
+    messages.copy_to(views, end)

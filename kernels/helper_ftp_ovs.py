@@ -6,7 +6,8 @@ at.  A segment that begins as one of these and is none makes the packet invalid,
     IPv4    PORT h1,h2,h3,h4,p1,p2    EPRT |1|address|port|    227 ... h1,h2,h3,h4,p1,p2    229 ... port
     IPv6                              EPRT |2|address|port|    anything with EXTENDED PASSIVE ... port
 
-The address must be the client's in the first two, the server's in 227.  The connection goes to who sent the segment.
+The address must be the client's in the first two, the server's in 227: his own, or the one that he is translated to.  The
+connection goes to who sent the segment.
 
 Source:
     Open vSwitch lib/conntrack.c, detect_ftp_ctl_type, process_ftp_ctl_v4, process_ftp_ctl_v6.
@@ -102,6 +103,15 @@ def _foretell(views, entry, way, port):
 
 
 @kernel
+def _is_end(views, entry, way, high, low):
+    """Return whether an address is that of who sends packets that go ``way``, or the one that he is translated to."""
+    own, known = foretold.sender(views, entry, way), foretold.known(views, entry, way)
+    if memory.read64(own) == high and memory.read64(own + EIGHT) == low:
+        return True
+    return memory.read64(known) == high and memory.read64(known + EIGHT) == low
+
+
+@kernel
 def _read_v4(views, entry, way, begin, end):
     is_eprt = _begins_with(begin, end, _COMMAND_EPRT)
     is_epsv = _begins_with(begin, end, _ANSWER_EPSV)
@@ -126,8 +136,7 @@ def _read_v4(views, entry, way, begin, end):
     else:
         address, good, after = _with_commas(at, end)
         port, good_port = _two_bytes(after, end)
-    own = foretold.sender(entry, ZERO if is_eprt or is_port else ONE)
-    if not good or not good_port or memory.read64(own + EIGHT) != address:
+    if not good or not good_port or not _is_end(views, entry, ZERO if is_eprt or is_port else ONE, ZERO, address):
         return foretold.REFUSED
     return _foretell(views, entry, way, port)
 
@@ -160,8 +169,7 @@ def _read_v6(views, entry, way, begin, end):
         after += ONE
     high, low, good = address_text.ipv6(at, after)
     port, good_port = _port(min(after + ONE, end), end)
-    own = foretold.sender(entry, ZERO)
-    if not good or not good_port or memory.read64(own) != high or memory.read64(own + EIGHT) != low:
+    if not good or not good_port or not _is_end(views, entry, ZERO, high, low):
         return foretold.REFUSED
     return _foretell(views, entry, way, port)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..shm.layout import ExpectationFlag, Foretold, Status
-from . import address_text, entries, foretold, memory
+from . import address_text, entries, expectations, foretold, memory, messages
 from .address_text import lower, number
 from .endpoints import TCP
 from .jit import inlined, kernel
@@ -31,7 +31,7 @@ _SPACE, _RETURN, _NEWLINE, _COLON = (u64(ord(c)) for c in " \r\n:")
 _DIGITS_MAX = 10
 _PORT_MAX = u64(65535)
 _DATA = u64(Foretold.DATA)
-_SOURCE_ANY = u64(ExpectationFlag.SOURCE_ANY)
+_SOURCE_ANY, _NAT_SOURCE = u64(ExpectationFlag.SOURCE_ANY), u64(ExpectationFlag.NAT_SOURCE)
 _SEEN_REPLY = u64(Status.SEEN_REPLY)
 
 
@@ -129,8 +129,32 @@ def read(views, entry, way, family, begin, end):
     if at == ZERO:
         return foretold.NOTHING
     address, port, good = _read_ends(at, end)
-    if not good or memory.read64(foretold.sender(entry, way) + EIGHT) != address:
+    if not good or memory.read64(foretold.sender(views, entry, way) + EIGHT) != address:
         return foretold.NOTHING
     foretold.to_sender(views, ZERO, entry, way, TCP, port, _DATA)
-    foretold.expectation_at(foretold.address(views, ZERO)).flags = _SOURCE_ANY
+    e = foretold.expectation_at(foretold.address(views, ZERO))
+    e.flags = (u64(e.flags) | _SOURCE_ANY) & ~_NAT_SOURCE & LOW_32  # whoever comes keeps his address
     return foretold.ONE_FORETOLD
+
+
+@kernel
+def write(views, begin, end):
+    """Write a segment whose offer was read with the address and the port that were foretold.
+
+    Args:
+        begin, end: addresses of its payload.
+    """
+    memory.seldom()
+    until = begin + min(end - begin, SEARCH_BYTES_MAX)
+    at = address_text.find(_offer(begin, until), until, _SPACE) + ONE
+    messages.begin(views, begin)
+    messages.copy_to(views, at)
+    messages.number(views, memory.le64(foretold.address(views, ZERO) + expectations.DESTINATION + EIGHT))
+    messages.put(views, _SPACE)
+    messages.number(views, foretold.port_of(views, ZERO))
+    _, at = number(at, until, _DIGITS_MAX)
+    while at < until and memory.byte(at) == _SPACE:
+        at += ONE
+    _, at = number(at, until, _DIGITS_MAX)
+    messages.leave_out(views, at)
+    messages.copy_to(views, end)

@@ -4,6 +4,9 @@ The client (PNS) opens the control connection.  A call is known when the server 
 connected: from then on tunnels from either side are foretold, by both numbers, and the numbers are kept as a *call*, for
 packets name only that of their receiver (kernels/calls).  A message that does not belong where it comes is not followed.
 
+Where the client is translated, his number is too, since another client may have the same: to the port that his control
+connection comes from at the server.  So there is one call in a session.
+
 Source:
     Linux nf_conntrack_pptp.c.
 """
@@ -16,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..shm.layout import PPTP_STATE, ExpectationFlag, Foretold, Way
-from . import expectations, foretold, memory
+from . import expectations, foretold, memory, messages
 from .endpoints import GRE
 from .jit import inlined, kernel
-from .words import EIGHT, FOUR, LOW_16, ONE, TWO, ZERO, u64
+from .words import EIGHT, FOUR, LOW_8, LOW_16, ONE, SIXTY_FOUR, TWO, ZERO, u64
 
 
 class Session(IntEnum):
@@ -184,6 +187,11 @@ _DATA = u64(Foretold.DATA)
 _FLAG_CALL = u64(ExpectationFlag.CALL | ExpectationFlag.PERMANENT)
 _SOURCE_PORT_SHIFT = u64(48)
 _FOUR_FORETOLD = FOUR
+_NAT_SOURCE = u64(ExpectationFlag.NAT_SOURCE)
+_NAMES_CLIENT_ORIG = u64(1 << Message.OUT_REQUEST | 1 << Message.IN_REPLY | 1 << Message.CLEAR_REQUEST)
+_ERROR_NOTIFY = 14  # RFC 2637 2.14; it changes nothing
+_NAMES_CLIENT_REPLY = u64(1 << Message.OUT_REPLY | 1 << Message.IN_CONNECT | 1 << _ERROR_NOTIFY)
+"""A bit for each message of either side that has the client's number: the first of its body, of OUT_REPLY the second."""
 _ERROR, _NO_CALL = u64(Session.ERROR), u64(Call.NONE)
 
 state_at = memory.record_at(PPTP_STATE)
@@ -203,7 +211,7 @@ def _passes(state, check, body):
             state.session = _ERROR
         return good
     if check == u64(Check.ANSWERS_CLIENT):
-        if memory.be16(body + TWO) != u64(state.client_call):
+        if memory.be16(body + TWO) != u64(state.known_call):
             return False
         if not _is_result(body + FOUR):
             state.call = _NO_CALL
@@ -211,48 +219,35 @@ def _passes(state, check, body):
         return True
     if check == u64(Check.ANSWERS_SERVER):
         return memory.be16(body + TWO) == u64(state.server_call) and _is_result(body + FOUR)
-    return check != u64(Check.NAMES_CLIENT) or memory.be16(body) == u64(state.client_call)
+    return check != u64(Check.NAMES_CLIENT) or memory.be16(body) == u64(state.known_call)
 
 
 @kernel
 def _foretell(views, entry, state):
     """Write the tunnel from either side, and the call for packets to either side."""
-    client, server = u64(state.client_call), u64(state.server_call)
+    client, known, server = u64(state.client_call), u64(state.known_call), u64(state.server_call)
     for i in range(4):
         way = u64(i) & ONE
         port, source_port = (client, server) if way == ZERO else (server, client)
         foretold.to_sender(views, u64(i), entry, way, GRE, port, _DATA)
         at = foretold.address(views, u64(i))
+        if way == ZERO:
+            foretold.move(views, u64(i), known)
+        elif u64(foretold.expectation_at(at).flags) & _NAT_SOURCE != ZERO:
+            foretold.expectation_at(at).nat_port = known
         last = memory.le64(at + expectations.LAST) | (source_port << _SOURCE_PORT_SHIFT)
         memory.set_le64(at + expectations.LAST, last)
         if u64(i) >= TWO:
-            foretold.expectation_at(at).flags = _FLAG_CALL
+            foretold.expectation_at(at).flags = u64(foretold.expectation_at(at).flags) | _FLAG_CALL
             foretold.expectation_at(at).expiry_ms = expectations.NEVER
     return _FOUR_FORETOLD
 
 
 @kernel
-def read(views, entry, state_address, way, begin, end):
-    """Read a segment of the control channel: the message that it begins with.
-
-    Args:
-        entry: address of the ENTRY.
-        state_address: of its PPTP_STATE.
-        way: of the segment.
-        begin, end: addresses of its payload, as far as it was captured.
-
-    Returns:
-        What foretold describes.
-    """
-    if end - begin < _HEADER_BYTES or memory.be16(begin + TWO) != _CONTROL or memory.be32(begin + FOUR) != _COOKIE:
-        return foretold.NOTHING
-    message = memory.be16(begin + EIGHT)
-    if message >= u64(MESSAGES):
-        return foretold.NOTHING
-    body = begin + _HEADER_BYTES
+def _follow(views, entry, state, way, message, body, end, known):
+    """Let the states follow a message; ``known`` is the client's number at the server, 0: as he has chosen it."""
     if TABLE[message, _WAY] != way or end - body < TABLE[message, _SIZE]:
         return foretold.NOTHING
-    state = state_at(state_address)
     is_here = TABLE[message, _SESSIONS] >> u64(state.session) & TABLE[message, _CALLS] >> u64(state.call) & ONE
     if is_here == ZERO or not _passes(state, TABLE[message, _CHECK], body):
         return foretold.NOTHING
@@ -263,6 +258,7 @@ def read(views, entry, state_address, way, begin, end):
     then = TABLE[message, _THEN]
     if then == u64(Then.CLIENT_CALL):
         state.client_call = memory.be16(body) & LOW_16
+        state.known_call = known if known != ZERO else u64(state.client_call)
     elif then == u64(Then.SERVER_CALL) or then == u64(Then.SERVER_CALL_AND_TUNNEL):
         state.server_call = memory.be16(body) & LOW_16
     elif then == u64(Then.FORGET):
@@ -270,3 +266,55 @@ def read(views, entry, state_address, way, begin, end):
     if then == u64(Then.TUNNEL) or then == u64(Then.SERVER_CALL_AND_TUNNEL):
         return _foretell(views, entry, state)
     return foretold.NOTHING
+
+
+@kernel
+def _write(views, state, way, message, begin, body, end):
+    """Write a message that names the client's number with the one that it has where it goes."""
+    which = _NAMES_CLIENT_REPLY if way != ZERO else _NAMES_CLIENT_ORIG
+    if which >> message & ONE == ZERO:
+        return
+    at = body + (TWO if message == u64(Message.OUT_REPLY) else ZERO)
+    before, after = u64(state.client_call), u64(state.known_call)
+    if way != ZERO:
+        before, after = after, before
+    if before == after or at + TWO > end or memory.be16(at) != before:
+        return
+    messages.begin(views, begin)
+    messages.copy_to(views, at)
+    messages.put(views, after >> EIGHT)
+    messages.put(views, after & LOW_8)
+    messages.leave_out(views, at + TWO)
+    messages.copy_to(views, end)
+
+
+@kernel
+def read(views, entry, state_address, way, translates, begin, end):
+    """Read a segment of the control channel: the message that it begins with, and write it anew if it is translated.
+
+    Args:
+        entry: address of the ENTRY.
+        state_address: of its PPTP_STATE.
+        way: of the segment.
+        translates: bool, whether it is translated: kernels/messages has been told by whom.
+        begin, end: addresses of its payload, as far as it was captured.
+
+    Returns:
+        What foretold describes.
+    """
+    if end - begin < _HEADER_BYTES or memory.be16(begin + TWO) != _CONTROL or memory.be32(begin + FOUR) != _COOKIE:
+        return foretold.NOTHING
+    message = memory.be16(begin + EIGHT)
+    if message >= SIXTY_FOUR:
+        return foretold.NOTHING
+    body = begin + _HEADER_BYTES
+    state = state_at(state_address)
+    own, known = foretold.sender(views, entry, ZERO), foretold.known(views, entry, ZERO)
+    moves = translates and memory.read64(own + EIGHT) != memory.read64(known + EIGHT)
+    port = foretold.known_port(views, entry, ZERO) if moves else ZERO
+    result = foretold.NOTHING
+    if message < u64(MESSAGES):
+        result = _follow(views, entry, state, way, message, body, end, port)
+    if translates:
+        _write(views, state, way, message, begin, body, end)
+    return result

@@ -9,6 +9,9 @@ Only the other end of the signalling may come, and only to the sender's own addr
 one (RFC 3550 11).  A message of one of these that has no CSeq, or media without address or with a port below 1024, is
 refused.  Signalling keeps its connection for an hour.
 
+Of a translated connection a message is written anew: the two ends of its connection where they stand in the request, in
+Via, From, To and Contact, the sender's address in its session description, ports that others had already, Content-Length.
+
 Source:
     Linux nf_conntrack_sip.c with its defaults (direct signalling, direct media); RFC 3261, RFC 4566.
 """
@@ -20,7 +23,7 @@ from enum import IntEnum
 import numpy as np
 
 from ..shm.layout import SIP_STATE, ExpectationFlag, Foretold, Helper
-from . import address_text, foretold, memory
+from . import address_text, foretold, memory, messages
 from .address_text import is_digit, lower, number
 from .endpoints import UDP
 from .jit import inlined, kernel
@@ -48,7 +51,7 @@ class Method(IntEnum):
 
 
 METHODS = len(Method)
-_WIDTH = 10
+_WIDTH = 14
 
 
 def _texts(*texts: bytes) -> np.ndarray:
@@ -60,16 +63,17 @@ def _texts(*texts: bytes) -> np.ndarray:
 
 _METHODS = _texts(b"", *(method.name.lower().encode() for method in list(Method)[1:]))
 _WORDS = _texts(
-    b"sip/2.0 ", b"cseq", b"expires", b"contact", b"v=", b"c=in ip4 ", b"c=in ip6 ", b"m=", b"sip:", b"expires="
+    *(b"sip/2.0 ", b"cseq", b"expires", b"contact", b"v=", b"c=in ip4 ", b"c=in ip6 ", b"m=", b"sip:", b"expires="),
+    *(b"via", b"from", b"to", b"content-length", b"in ip4 ", b"in ip6 ", b"o=", b"c=", b"rport="),
 )
-_ANSWER, _CSEQ, _EXPIRES, _CONTACT, _VERSION, _IPV4, _IPV6, _MEDIA, _URI, _PARAMETER = (
-    u64(i) for i in range(len(_WORDS))
-)
+_ANSWER, _CSEQ, _EXPIRES, _CONTACT, _VERSION, _IPV4, _IPV6, _MEDIA, _URI, _PARAMETER = (u64(i) for i in range(10))
+_VIA, _FROM, _TO, _LENGTH, _IN_IPV4, _IN_IPV6, _ORIGIN, _CONNECTION, _RPORT = (u64(10 + i) for i in range(9))
 _KINDS = _texts(b"", b"audio ", b"video ", b"image ")
 assert [Foretold.AUDIO, Foretold.VIDEO, Foretold.IMAGE] == [1, 2, 3]
 
 _SPACE, _TAB, _COLON, _AT, _NEWLINE, _RETURN = (u64(ord(c)) for c in " \t:@\n\r")
 _BRACKET, _CLOSING, _SLASH, _LETTER_M = (u64(ord(c)) for c in "[]/m")
+_LETTER_V, _LETTER_F, _LETTER_T, _LETTER_L, _EQUALS, _FULL_STOP = (u64(ord(c)) for c in "vftl=.")
 _LETTER_A, _LETTER_Z = u64(ord("a")), u64(ord("z"))
 _TEN = 10
 _PORT_MIN, _PORT_MAX, _PORT = u64(1024), u64(65535), u64(5060)
@@ -221,7 +225,7 @@ def _read_session(views, entry, way, family, begin, end):
 
     The connection of a medium stands behind it and overrides that of the session; so a medium is done when the next begins.
     """
-    own = foretold.sender(entry, way)
+    own = foretold.sender(views, entry, way)
     has_address, is_own = False, False  # of the session
     medium_has, medium_own = False, False
     kind, port = ZERO, ZERO  # of the medium that is not done
@@ -286,7 +290,9 @@ def _register(views, entry, way, port, seconds, now_ms):
     foretold.to_sender(views, ZERO, entry, way ^ ONE, UDP, port, _DATA)
     at = foretold.address(views, ZERO)
     e = foretold.expectation_at(at)
-    e.flags = _PERMANENT
+    e.flags = u64(e.flags) | _PERMANENT
+    if port == foretold.known_port(views, entry, way ^ ONE):
+        e.nat_port = foretold.sender_port(views, entry, way ^ ONE)
     e.child_helper = _SIP
     e.expiry_ms = now_ms + min(seconds, _EXPIRES_MAX_S) * u64(1000)
     return foretold.forgetting(_SIGNALLING_KIND) | foretold.ONE_FORETOLD
@@ -343,7 +349,7 @@ def read(views, entry, state_address, way, family, begin, end, now_ms):
             return foretold.NOTHING
     cseq, expires, port, seconds = address_text.NONE, ZERO, ZERO, ZERO
     session = ZERO
-    own = foretold.sender(entry, way ^ ONE)  # of an answer to REGISTER: who registered
+    own = foretold.known(views, entry, way ^ ONE)  # of an answer to REGISTER: who registered
     at = _next_line(line_end, end)
     for _ in range(LINES_MAX):
         if at >= end:
@@ -379,3 +385,174 @@ def read(views, entry, state_address, way, family, begin, end, now_ms):
         if fault:
             return foretold.REFUSED
     return foretold.forgetting(forgotten) | count
+
+
+# ------------------------------------------------------------------------------------------------ a message written anew
+@kernel
+def _end_of(views, high, low, port, is_parameter):
+    """Return which end an address and port name where a message comes from: 1 its sender, 2 the other, 0 none."""
+    message = messages.message_at(views.message)
+    if u64(message.own[0, 0]) == high and u64(message.own[0, 1]) == low:
+        if is_parameter or u64(message.own_port[0]) == port:
+            return ONE
+    if u64(message.known[1, 0]) == high and u64(message.known[1, 1]) == low:
+        if is_parameter or u64(message.known_port[1]) == port:
+            return TWO
+    return ZERO
+
+
+@kernel
+def _write_end(views, family, end, has_port, is_parameter):
+    """Put what an end is where the message goes."""
+    message = messages.message_at(views.message)
+    ends, ports, i = message.known, message.known_port, ZERO
+    if end == TWO:
+        ends, ports, i = message.own, message.own_port, ONE
+    if family != FOUR:
+        messages.put(views, _BRACKET)
+    messages.address(views, family, u64(ends[i, 0]), u64(ends[i, 1]))
+    if family != FOUR:
+        messages.put(views, _CLOSING)
+    if has_port or (not is_parameter and u64(ports[i]) != _PORT):
+        messages.put(views, _COLON)
+        messages.number(views, u64(ports[i]))
+
+
+@inlined
+def _can_begin(begin, at, family):
+    """Return whether an address can begin at a place of a line."""
+    character = memory.byte(at)
+    if family != FOUR:
+        return character == _BRACKET
+    if not is_digit(character):
+        return False
+    before = lower(memory.byte(at - ONE)) if at > begin else _SPACE
+    return not (is_digit(before) or before == _FULL_STOP or (before >= _LETTER_A and before <= _LETTER_Z))
+
+
+@kernel
+def _write_ends(views, family, begin, end):
+    """Write a line with the two ends of the connection as they are where it goes."""
+    at = begin
+    while at < end:
+        if not _can_begin(begin, at, family):
+            at += ONE
+            continue
+        high, low, good, behind = _address(at, end, family)
+        if not good:
+            at += ONE
+            continue
+        is_parameter = memory.byte(at - ONE) == _EQUALS if at > begin else False
+        port, has_port = _PORT, False
+        if behind + ONE < end and memory.byte(behind) == _COLON and is_digit(memory.byte(behind + ONE)):
+            port, behind = number(behind + ONE, end, 5)
+            has_port = True
+        found = _end_of(views, high, low, port, is_parameter)
+        if found != ZERO:
+            messages.copy_to(views, at)
+            _write_end(views, family, found, has_port, is_parameter)
+            messages.leave_out(views, behind)
+        at = max(behind, at + ONE)
+
+
+@kernel
+def _write_rport(views, begin, end):
+    """Write the port that a server has seen a request come from, if that is the one which the client was translated to."""
+    message = messages.message_at(views.message)
+    at = _search(begin, end, _RPORT)
+    if at == ZERO or at < u64(message.at):
+        return
+    port, behind = number(at, end, 5)
+    if port == u64(message.known_port[1]):
+        messages.copy_to(views, at)
+        messages.number(views, u64(message.own_port[1]))
+        messages.leave_out(views, behind)
+
+
+@kernel
+def _write_header(views, family, begin, end):
+    """Write a line of the header, if it is one with addresses."""
+    is_via = _value(begin, end, _VIA, _LETTER_V) != ZERO
+    if is_via or (
+        _value(begin, end, _FROM, _LETTER_F) != ZERO
+        or _value(begin, end, _TO, _LETTER_T) != ZERO
+        or _value(begin, end, _CONTACT, _LETTER_M) != ZERO
+    ):
+        _write_ends(views, family, begin, end)
+    if is_via:
+        _write_rport(views, begin, end)
+
+
+@kernel
+def _write_description(views, family, count, begin, end):
+    """Write a line of a session description: the sender's address, and the port of a medium."""
+    message = messages.message_at(views.message)
+    if _behind(begin, end, _WORDS, _ORIGIN) != ZERO or _behind(begin, end, _WORDS, _CONNECTION) != ZERO:
+        at = _search(begin, end, _IN_IPV4 if family == FOUR else _IN_IPV6)
+        if at == ZERO:
+            return
+        high, low, good, behind = _address(at, end, family)
+        if good and u64(message.own[0, 0]) == high and u64(message.own[0, 1]) == low:
+            messages.copy_to(views, at)
+            messages.address(views, family, u64(message.known[0, 0]), u64(message.known[0, 1]))
+            messages.leave_out(views, behind)
+        return
+    kind, at = _kind(begin, end)
+    if kind == ZERO:
+        return
+    port, behind = number(at, end, _TEN)
+    for i in range(count):
+        if u64(foretold.expectation_at(foretold.address(views, u64(i))).nat_port) == port & ~ONE and port != ZERO:
+            messages.copy_to(views, at)
+            messages.number(views, foretold.port_of(views, u64(i)) | (port & ONE))
+            messages.leave_out(views, behind)
+            break
+
+
+@kernel
+def _write_once(views, family, count, begin, end, longer):
+    """Write a message whose body gets longer by so many bytes; returns by how many it does, modulo 2**64."""
+    messages.begin(views, begin)
+    at = begin
+    body, body_text = ZERO, ZERO
+    for _ in range(LINES_MAX):
+        if at >= end:
+            break
+        line_end = _line_end(at, end)
+        if body != ZERO:
+            _write_description(views, family, count, at, line_end)
+        elif line_end == at:
+            body = _next_line(at, end)
+            messages.copy_to(views, min(body, end))
+            body_text = messages.length(views)
+        elif at == begin:
+            _write_ends(views, family, at, line_end)
+        else:
+            value = _value(at, line_end, _LENGTH, _LETTER_L)
+            bytes_, behind = number(value, line_end, 5) if value != ZERO else (address_text.NONE, ZERO)
+            if bytes_ != address_text.NONE:
+                messages.copy_to(views, value)
+                messages.number(views, (bytes_ + longer) & LOW_32)
+                messages.leave_out(views, behind)
+            else:
+                _write_header(views, family, at, line_end)
+        at = _next_line(line_end, end)
+    messages.copy_to(views, end)
+    if body == ZERO or body > end:
+        return ZERO
+    return (messages.length(views) - body_text) - (end - body)
+
+
+@kernel
+def write(views, family, count, begin, end):
+    """Write a message that was read with the addresses and ports that are right where it goes.
+
+    Args:
+        family: of the connection, 4 or 6.
+        count: how many expectations were made of it.
+        begin, end: addresses of its payload, all of it.
+    """
+    memory.seldom()
+    longer = _write_once(views, family, count, begin, end, ZERO)
+    if longer != ZERO:
+        _write_once(views, family, count, begin, end, longer)

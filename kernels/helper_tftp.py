@@ -33,5 +33,6 @@ def read(views, entry, begin, end):
         opcode = memory.be16(begin)
         if opcode != _READ and opcode != _WRITE:
             return foretold.NOTHING
-    foretold.to_sender(views, ZERO, entry, ZERO, UDP, foretold.sender_port(entry, ZERO), _DATA)
+    foretold.to_sender(views, ZERO, entry, ZERO, UDP, foretold.sender_port(views, entry, ZERO), _DATA)
+    foretold.move(views, ZERO, foretold.known_port(views, entry, ZERO))
     return foretold.ONE_FORETOLD

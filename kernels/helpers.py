@@ -6,8 +6,12 @@ extension, and sees each packet of it from then on, the first one too.  Connecti
     assign   in state NEW, under the record's lock: what a new connection takes over from its expectation, and its helper
     follow   after a packet was judged: its helper reads it under the record's lock; what it foretells is made after that
 
-A helper's room has one kernel, ``read``: it gets the readable bytes of the payload and nothing beyond, remembers what it
+A helper's room has a kernel ``read``: it gets the readable bytes of the payload and nothing beyond, remembers what it
 must in the extension, and says what it found in one word (kernels/foretold).
+
+Where a packet goes on translated, what its message says is too.  What was foretold is made first, at ports that are free;
+then the helper's ``write`` says them (kernels/messages); then the sequence offsets are written under the record's lock
+(kernels/sequences).  A message for which one of these cannot be done makes its packet invalid.
 """
 
 from __future__ import annotations
@@ -50,12 +54,15 @@ from . import (
     intents,
     locks,
     memory,
+    messages,
+    nat,
     samples,
+    sequences,
     tuples,
 )
-from .jit import kernel
+from .jit import inlined, kernel
 from .verdicts import verdict_at
-from .words import EIGHT, FOUR, LOW_8, LOW_16, SIXTEEN, THIRTY_TWO, ZERO, u64
+from .words import EIGHT, FOUR, LOW_8, LOW_16, ONE, SIXTEEN, THIRTY_TWO, TWO, ZERO, u64
 
 OVS_MOST = u64(64)
 """Expectations of a connection in the `ovs` profile, where Open vSwitch has no limit."""
@@ -92,7 +99,11 @@ _TCP_KIND = u64(PacketKind.TCP)
 _TCP, _UDP_BYTES = u64(6), u64(8)
 _FTP, _TFTP = u64(Helper.FTP), u64(Helper.TFTP)
 _SIP, _IRC, _PPTP = u64(Helper.SIP), u64(Helper.IRC), u64(Helper.PPTP)
-_PERMANENT = u64(ExpectationFlag.PERMANENT)
+_PERMANENT, _NAT_DESTINATION = u64(ExpectationFlag.PERMANENT), u64(ExpectationFlag.NAT_DESTINATION)
+_DATA = u64(Foretold.DATA)
+PORTS_TRIED_MAX = 128
+"""Ports tried for an expectation where others have the one that its parent names."""
+_PORT_MIN, _PORT_MAX = u64(1024), LOW_16
 _INVALID = u64(CtState.INV) | u64(CtState.TRK)
 
 
@@ -162,15 +173,21 @@ def assign(views, record, entry, parsed, settings, expected, helper):
 
 
 # ------------------------------------------------------------------------------------------------ what it reads
-@kernel
-def _read(views, record, entry, frame, parsed, way, now_ms):
-    """Let the helper of a connection, whose lock is held, read a packet; returns what foretold describes."""
-    state = entries.extension_of(views, entry) + _STATE
-    helper = u64(entries.extension_at(state - _STATE).helper)
+@inlined
+def _payload(frame, parsed):
+    """Return the addresses of a payload's first byte, of what is behind it, and of what is behind its captured part."""
     header = u64(parsed.l4_bytes) - u64(parsed.payload_bytes) if u64(parsed.kind) == _TCP_KIND else _UDP_BYTES
     begin = u64(parsed.l4) + header
     whole_end = begin + u64(parsed.payload_bytes)
-    end = min(whole_end, u64(frame.address) + u64(frame.captured_bytes))
+    return begin, whole_end, min(whole_end, u64(frame.address) + u64(frame.captured_bytes))
+
+
+@kernel
+def _read(views, record, entry, frame, parsed, way, translates, now_ms):
+    """Let the helper of a connection, whose lock is held, read a packet; returns what foretold describes."""
+    state = entries.extension_of(views, entry) + _STATE
+    helper = u64(entries.extension_at(state - _STATE).helper)
+    begin, whole_end, end = _payload(frame, parsed)
     if end <= begin:
         return foretold.NOTHING
     if helper == _TFTP:
@@ -178,7 +195,7 @@ def _read(views, record, entry, frame, parsed, way, now_ms):
     if helper == _FTP and u64(entries.entry_at(entry).status) & _STATUS_OVS != ZERO:
         return helper_ftp_ovs.read(views, entry, way, u64(parsed.family), begin, end)
     if helper == _FTP and end == whole_end:
-        return helper_ftp.read(views, entry, state, parsed, way, begin, end)
+        return helper_ftp.read(views, entry, state, parsed, way, translates, begin, end)
     if helper == _SIP:
         if u64(entries.entry_at(entry).status) & _FIXED_TIMEOUT == ZERO:
             entries.set_expiry(views, record, entry, now_ms + helper_sip.KEPT_MS)
@@ -186,7 +203,7 @@ def _read(views, record, entry, frame, parsed, way, now_ms):
     if helper == _IRC:
         return helper_irc.read(views, entry, way, u64(parsed.family), begin, end)
     if helper == _PPTP:
-        return helper_pptp.read(views, entry, state, way, begin, end)
+        return helper_pptp.read(views, entry, state, way, translates, begin, end)
     return foretold.NOTHING
 
 
@@ -213,35 +230,113 @@ def _complete(views, record, incarnation, entry, helper, count, now_ms):
             e.expiry_ms = now_ms + EXPIRY_MS[helper]
 
 
+@inlined
+def _expectation(views, i):
+    return expectations.expectation_at(foretold.address(views, i))
+
+
 @kernel
-def _make(views, count, is_ovs, now_ms):
+def _add(views, i, size, may_move, most, now_ms):
+    """Make ``size`` expectations from the ``i``-th on, which go to ports one after the other; returns a Reason.
+
+    Where another parent's are in the way they go to the next ports that are free, if the message can say so.
+    """
+    reason = u64(Reason.CLASH)
+    for _ in range(PORTS_TRIED_MAX):
+        reason = expectations.add(views, foretold.address(views, i), most, now_ms)
+        if reason == u64(Reason.NONE) and size == TWO:
+            reason = expectations.add(views, foretold.address(views, i + ONE), most, now_ms)
+            if reason == u64(Reason.CLASH):
+                expectations.withdraw(views, foretold.address(views, i))
+        if reason != u64(Reason.CLASH) or not may_move:
+            break
+        port = foretold.port_of(views, i) + size
+        port = port if port + size <= _PORT_MAX + ONE else _PORT_MIN
+        for k in range(size):
+            foretold.move(views, i + u64(k), port + u64(k))
+    return reason
+
+
+@kernel
+def _make(views, count, is_ovs, translates, now_ms):
     """Make the expectations that were read; returns why one could not be, NONE when all could.
 
     In the `ovs` profile a packet is as good without: what had no room is only counted.
     """
-    for i in range(count):
-        at = foretold.address(views, u64(i))
-        e = expectations.expectation_at(at)
-        most = OVS_MOST if is_ovs else MOST[u64(e.helper), u64(e.kind)]
-        reason = expectations.add(views, at, most, now_ms)
+    i = ZERO
+    for _ in range(count):
+        if i >= count:
+            break
+        e = _expectation(views, i)
+        helper, kind = u64(e.helper), u64(e.kind)
+        is_named = helper == _FTP or helper == _IRC or (helper == _SIP and kind != _DATA)
+        may_move = translates and not is_ovs and is_named and u64(e.flags) & _NAT_DESTINATION != ZERO
+        size = TWO if may_move and helper == _SIP else ONE
+        reason = _add(views, i, size, may_move, OVS_MOST if is_ovs else MOST[helper, kind], now_ms)
+        i += size
         if is_ovs:
             if reason == u64(Reason.EXPECTATIONS_FULL):
                 counters.count(views, reason)
         elif reason != u64(Reason.NONE):
             if reason != u64(Reason.CLASH):
                 return reason
-            if u64(e.helper) != _SIP:  # of a call, several connections may tell the same
+            if helper != _SIP or may_move:  # of a call, several connections may tell the same
                 return u64(Reason.HELPER_REFUSED)
     return u64(Reason.NONE)
 
 
+# ------------------------------------------------------------------------------------------------ what it says
 @kernel
-def follow(views, frame, parsed, now_ms, verdict_address):
+def _correct(views, record, incarnation, way, seq, longer):
+    """Write down by how much a segment's payload became longer; returns BUSY when that was not possible, else NONE."""
+    entry = entries.address(views, record)
+    intents.set_record(views, record, Step.UPDATE)
+    if not locks.take(entry + entries.LOCK, views.me):
+        intents.done(views)
+        return u64(Reason.BUSY)
+    if memory.acquire64(entry + entries.LIFE) == entries.life(Life.LIVE, ZERO, incarnation):
+        sequences.correct(views, entry, way, seq, longer)
+    locks.drop(entry + entries.LOCK)
+    intents.done(views)
+    return u64(Reason.NONE)
+
+
+@kernel
+def _say(views, frame, parsed, helper, way, result, record, incarnation):
+    """Have a message say what is right where it goes; returns a Reason."""
+    begin, whole_end, end = _payload(frame, parsed)
+    count = foretold.count_of(result)
+    family = u64(parsed.family)
+    if end <= begin:
+        return u64(Reason.NONE)
+    if helper == _SIP:
+        helper_sip.write(views, family, count, begin, end)
+    elif count != ZERO and u64(_expectation(views, ZERO).flags) & _NAT_DESTINATION != ZERO:
+        if helper == _FTP:
+            helper_ftp.write(views, family, way, begin, end)
+        elif helper == _IRC:
+            helper_irc.write(views, begin, end)
+    size = end - begin
+    length = messages.length(views)
+    if length == ZERO or messages.says_the_same(views, size):
+        return u64(Reason.NONE)
+    reason = messages.replace(views, frame, parsed, end if end == whole_end else ZERO)
+    if reason != u64(Reason.NONE):
+        return reason
+    counters.count(views, Reason.HELPER_REWRITTEN)
+    if length == size or u64(parsed.kind) != _TCP_KIND:
+        return reason
+    return _correct(views, record, incarnation, way, u64(parsed.seq), length - size)
+
+
+@kernel
+def follow(views, frame, parsed, seen, now_ms, verdict_address):
     """Let the helper of a packet's connection read it, after it was judged, and make what it foretells.
 
     Args:
-        frame: FRAME record.
+        frame: FRAME record; its bytes and lengths are written where the packet goes on translated.
         parsed: PARSED of it.
+        seen: how it was found (kernels/nat); what is translated already is not read.
         verdict_address: of its VERDICT, which names the connection.  A message that cannot be right makes it invalid:
             in the `netfilter` profile that alone, as Linux drops such a packet; in the `ovs` profile beside what it was.
 
@@ -250,7 +345,7 @@ def follow(views, frame, parsed, now_ms, verdict_address):
     """
     memory.seldom()
     record, incarnation = memory.le32(verdict_address + EIGHT), memory.le32(verdict_address + EIGHT + FOUR)
-    if record == entries.NONE:
+    if record == entries.NONE or not nat.is_sent(seen):
         return
     entry = entries.address(views, record)
     fields = entries.entry_at(entry)
@@ -260,25 +355,29 @@ def follow(views, frame, parsed, now_ms, verdict_address):
     if not locks.take(entry + entries.LOCK, views.me):
         intents.done(views)
         return
-    result = foretold.NOTHING
+    result, helper, way = foretold.NOTHING, ZERO, u64(verdict_at(verdict_address).direction)
+    translates = nat.was_translated(verdict_at(verdict_address))
     is_alive = memory.acquire64(entry + entries.LIFE) == entries.life(Life.LIVE, ZERO, incarnation)
     is_ovs = u64(fields.status) & _STATUS_OVS != ZERO
     if is_alive and u64(fields.status) & _STATUS_HELPER != ZERO:
-        way = u64(verdict_at(verdict_address).direction)
-        result = _read(views, record, entry, frame, parsed, way, now_ms)
+        if translates:
+            messages.describe(views, entry, way)
+        result = _read(views, record, entry, frame, parsed, way, translates, now_ms)
         helper = u64(entries.extension_at(entries.extension_of(views, entry)).helper)
         _complete(views, record, incarnation, entry, helper, foretold.count_of(result), now_ms)
         if result & foretold.REFUSED != ZERO:
             samples.remember(views, entry, record)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
-    if result == foretold.NOTHING:
+    if result == foretold.NOTHING and not translates:
         return
     if foretold.forgotten(result) != ZERO:
         expectations.remove_of(views, (incarnation << THIRTY_TWO) | record, foretold.forgotten(result))
-    reason = u64(Reason.HELPER_REFUSED)
+    reason = u64(Reason.HELPER_SPLIT) if result & foretold.SPLIT == foretold.SPLIT else u64(Reason.HELPER_REFUSED)
     if result & foretold.REFUSED == ZERO:
-        reason = _make(views, foretold.count_of(result), is_ovs, now_ms)
+        reason = _make(views, foretold.count_of(result), is_ovs, translates, now_ms)
+        if reason == u64(Reason.NONE) and translates and helper != ZERO:
+            reason = _say(views, frame, parsed, helper, way, result, record, incarnation)
     if reason != u64(Reason.NONE):
         verdict = verdict_at(verdict_address)
         verdict.ct_state = (u64(verdict.ct_state) if is_ovs else ZERO) | _INVALID

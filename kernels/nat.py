@@ -8,6 +8,8 @@
 
 What an ICMP error quotes is the packet as it was where the error was made; it goes on as it was where it was sent.
 
+A connection that was foretold is translated as its parent says (kernels/foretold), whatever the rule would have.
+
 Concurrency: the record's lock is held, which keeps its extension with the replies' key.
 """
 
@@ -15,8 +17,20 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ..shm.layout import ACTION, ENTRY, CtState, Nat, Status, Way
-from . import entries, memory, rewrite, tuples
+from ..shm.layout import (
+    ACTION,
+    ACTION_BYTES,
+    ENTRY,
+    EXPECTATION,
+    CtState,
+    ExpectationFlag,
+    FrameFlag,
+    Nat,
+    PacketKind,
+    Status,
+    Way,
+)
+from . import entries, memory, rewrite, sequences, tuples
 from .jit import inlined, kernel
 from .stages import ERROR, key_of
 from .words import ZERO, u64
@@ -38,7 +52,13 @@ class Seen(IntEnum):
 _SENT_ORIG, _SENT_REPLY = u64(Seen.ORIG_SENT), u64(Seen.REPLY_SENT)
 _TRANSLATED_ORIG, _TRANSLATED_REPLY = u64(Seen.ORIG_TRANSLATED), u64(Seen.REPLY_TRANSLATED)
 _WAY = u64(Way.REPLY)
+_OFFSETS = u64(Status.SEQUENCE_OFFSETS)
+_TCP = u64(PacketKind.TCP)
+_PARTIAL = u64(FrameFlag.CHECKSUM_PARTIAL)
+_NAT_SOURCE, _NAT_DESTINATION = u64(ExpectationFlag.NAT_SOURCE), u64(ExpectationFlag.NAT_DESTINATION)
+_SNAT_OR_DNAT = u64(CtState.SNAT) | u64(CtState.DNAT)
 
+expectation_at = memory.record_at(EXPECTATION)
 entry_at = memory.record_at(ENTRY)
 action_at = memory.record_at(ACTION)
 
@@ -47,6 +67,12 @@ action_at = memory.record_at(ACTION)
 def way_of(seen):
     """Return the Way of what ``see`` returned."""
     return seen & _WAY
+
+
+@inlined
+def is_sent(seen):
+    """Return whether a packet was found as it was sent; else it is translated already."""
+    return seen == _SENT_ORIG or seen == _SENT_REPLY
 
 
 @inlined
@@ -93,10 +119,47 @@ def wanted(frame):
     return u64(action_at(action).nat) if action != ZERO else ZERO
 
 
+@kernel
+def _as_foretold(views, asked, expected):
+    """Return the address of the ACTION by which a connection that was foretold gets its tuple, 0 where it gets none."""
+    memory.seldom()
+    of_rule = u64(action_at(asked).nat)
+    e = expectation_at(expected)
+    flags = u64(e.flags)
+    if flags & (_NAT_SOURCE | _NAT_DESTINATION) == ZERO:
+        return asked if of_rule & BINDS != ZERO else ZERO
+    if of_rule & u64(Nat.APPLY) == ZERO:
+        return ZERO
+    memory.set_bytes(views.followed, ZERO, u64(ACTION_BYTES))
+    action = action_at(views.followed)
+    which = u64(Nat.SOURCE) if flags & _NAT_SOURCE != ZERO else u64(Nat.DESTINATION)
+    action.nat = u64(Nat.APPLY) | u64(Nat.FORETOLD) | which
+    for i in range(2):
+        action.nat_first[i] = e.nat_address[i]
+        action.nat_last[i] = e.nat_address[i]
+        action.nat_ports[i] = e.nat_port
+    return views.followed
+
+
 @inlined
-def action_of(frame):
-    """Return the ACTION of a packet, of which ``wanted`` is not 0."""
-    return action_at(u64(frame.action))
+def binding(views, frame, expected):
+    """Return the address of the ACTION by which a connection that is made gets a tuple for its replies, 0: it gets none.
+
+    Args:
+        expected: u64, address of the EXPECTATION that foretold it, 0 for none.
+    """
+    asked = u64(frame.action)
+    if asked == ZERO:
+        return ZERO
+    if expected != ZERO:
+        return _as_foretold(views, asked, expected)
+    return asked if u64(action_at(asked).nat) & BINDS != ZERO else ZERO
+
+
+@inlined
+def was_translated(verdict):
+    """Return whether what became of a packet includes its translation."""
+    return u64(verdict.ct_state) & _SNAT_OR_DNAT != ZERO
 
 
 @inlined
@@ -130,7 +193,11 @@ def send_on(views, frame, parsed, entry, seen):
     elif seen == _SENT_REPLY:
         opener_is_high = u64(entry_at(entry).status) & u64(Status.ORIG_IS_HIGH) != ZERO
         rewrite.translate(frame, parsed, entry + tuples.ENTRY_KEY, not opener_is_high)
-    return bits(u64(entry_at(entry).status), way_of(seen))
+    status = u64(entry_at(entry).status)
+    if status & _OFFSETS != ZERO and is_sent(seen) and u64(parsed.kind) == _TCP:
+        partial = u64(frame.flags) & _PARTIAL != ZERO
+        sequences.send(parsed, entries.extension_of(views, entry), way_of(seen), partial)
+    return bits(status, way_of(seen))
 
 
 @kernel
@@ -159,17 +226,18 @@ def send_error_on(views, frame, parsed, entry, seen):
 
 
 @kernel
-def send_first_on(views, frame, parsed, i, verdict):
+def send_first_on(views, frame, parsed, i, bound, verdict):
     """Give the packet that opened a connection the tuple with which it goes on.
 
     Args:
         frame: FRAME, whose bytes are written.
         parsed: PARSED of packet ``i``, as ``bindings.bind`` left it: the connection may be gone by now.
         i: u64, its place in the burst.
+        bound: u64, what ``binding`` returned.
         verdict: VERDICT, whose ct_state is changed.
     """
     memory.apart()
-    asked = wanted(frame)
+    asked = u64(action_at(bound).nat)
     if asked & u64(Nat.APPLY) == ZERO:
         return
     rewrite.translate(frame, parsed, key_of(views, i, ERROR), u64(parsed.inner_high_is_source) == ZERO)

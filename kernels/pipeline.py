@@ -22,6 +22,7 @@ from ..shm.layout import (
     DESCRIPTOR,
     DESCRIPTOR_BYTES,
     FIELDS_BYTES,
+    FRAME,
     FRAME_BYTES,
     HIT,
     HIT_BYTES,
@@ -46,6 +47,7 @@ from ..shm.layout import (
     Step,
     VerdictFlag,
     ZoneFrom,
+    offset,
 )
 from ..shm.reasons import Reason
 from . import actions, classify, counters, endpoints, entries, flow_fields, intents, locks, memory, outputs, ports
@@ -76,6 +78,7 @@ waiting_at = memory.record_at(WAITING)
 _FIELDS, _PASSAGE, _FRAME, _VERDICT, _OP, _HIT = (
     u64(size) for size in (FIELDS_BYTES, PASSAGE_BYTES, FRAME_BYTES, VERDICT_BYTES, OP_BYTES, HIT_BYTES)
 )
+_SIZES = offset(FRAME, "captured_bytes")
 _DESCRIPTOR, _WAITING = u64(DESCRIPTOR_BYTES), u64(WAITING_BYTES)
 _NO_TABLE, _NO_RECORD = u64(NO_TABLE), u64(NO_RECORD)
 _STAMPS_MASK = u64(STAMPS_MAX - 1)
@@ -83,7 +86,7 @@ _MIX = u64(0x9E3779B97F4A7C15)
 _VLAN_BITS = u64(0xFFF)
 _CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
 _OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO = (u64(kind) for kind in OpKind)
-_COMMIT, _IN_PLACE = u64(FrameFlag.COMMIT), u64(FrameFlag.IN_PLACE)
+_COMMIT, _IN_PLACE, _ROOM = u64(FrameFlag.COMMIT), u64(FrameFlag.IN_PLACE), u64(FrameFlag.ROOM)
 _FORCE = u64(ActionFlag.FORCE)
 _TRK, _INV = u64(CtState.TRK), u64(CtState.INV)
 _TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
@@ -254,6 +257,9 @@ def _absorb(views, pipe, loop):
     for k in range(pipe.gathered):
         i = memory.le64(pipe.places + (u64(k) << THREE))
         memory.copy(loop.verdicts + i * _VERDICT, pipe.verdicts + u64(k) * _VERDICT, _VERDICT)
+        if memory.le64(loop.verdicts + i * _VERDICT) & _TRANSLATED != ZERO:
+            # what its payload says may be longer now
+            memory.set_le64(loop.frames + i * _FRAME + _SIZES, memory.le64(pipe.frames + u64(k) * _FRAME + _SIZES))
         _go_on(views, pipe, loop, i)
     pipe.gathered = ZERO
 
@@ -363,6 +369,7 @@ def _gather(pipe, loop, passage, frame, op, zone, i):
     memory.copy(pipe.frames + k * _FRAME, frame, _FRAME)
     target.zone = zone
     flags = u64(target.flags) & ~_COMMIT
+    flags |= _ROOM if flags & _IN_PLACE == ZERO else ZERO
     target.flags = flags | (_COMMIT if u64(op.commit) != ZERO else ZERO)
     target.action = pipe.generation + asked if asked != ZERO else ZERO
     pipe.gathered = k + ONE

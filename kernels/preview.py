@@ -8,7 +8,7 @@ Concurrency: beside any number of bursts and sweeps; one record's lock, for as l
 
 from __future__ import annotations
 
-from ..shm.layout import ENTRY_BYTES, EXTENSION, CtState, PacketKind, Setting, offset
+from ..shm.layout import ENTRY_BYTES, EXTENSION, CtState, PacketKind, Setting, Status, offset
 from ..shm.reasons import Reason
 from . import (
     burst,
@@ -21,6 +21,7 @@ from . import (
     memory,
     nat,
     outcome,
+    sequences,
     stages,
     track,
     zones,
@@ -38,6 +39,7 @@ _NONE = u64(Reason.NONE)
 _ERROR = u64(PacketKind.ICMP_ERROR)
 _NEW, _REL = u64(CtState.NEW) | u64(CtState.TRK), u64(CtState.REL)
 _LABEL = offset(EXTENSION, "label")
+_OFFSETS = u64(Status.SEQUENCE_OFFSETS)
 _TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
 
 
@@ -63,10 +65,13 @@ def _judge_found(views, frame, parsed, record, now_ms, copy, verdict_address):
     fields = entries.entry_at(copy)
     high_is_source = u64(parsed.inner_high_is_source) if is_error else u64(parsed.high_is_source)
     translated = u64(fields.status) & nat.TRANSLATED != ZERO
-    seen = ZERO
+    seen, has_offsets = ZERO, False
     if translated:
         seen = nat.see(views, entry, key_of(views, ZERO, u64(parsed.kind)), high_is_source != ZERO)
         way = nat.way_of(seen)
+        has_offsets = u64(fields.status) & _OFFSETS != ZERO and not is_error
+        if has_offsets:
+            sequences.hear(views, parsed, entry, way, nat.is_sent(seen))
     else:
         way = burst.way_of(fields, high_is_source, u64(parsed.can_reply))
     verdict = verdict_at(verdict_address)
@@ -77,6 +82,8 @@ def _judge_found(views, frame, parsed, record, now_ms, copy, verdict_address):
             bits = nat.send_error_on(views, frame, parsed, entry, seen)
     else:
         kind = outcome.kind_of(track.update(copy, way, parsed, settings, now_ms, verdict_address))
+        if has_offsets:
+            sequences.forget(views, parsed)
         if kind == u64(Outcome.RESTART):
             return False
         if translated and kind != u64(Outcome.INVALID):

@@ -2,6 +2,7 @@
 
     admit      a packet that the parser did not like; a fragment is kept, refused, or makes a datagram whole: then that is
                put together in private memory and parsed anew, in the place of the fragment
+    send_on    a datagram that was translated: its fragments get its addresses, and what was changed of its data
     decide     after the burst: what became of such datagrams is said to all who hold fragments of them
 
 The datagram is one packet: counted once, with the bytes that it would have had.  Bytes that a capture has cut off are zeros,
@@ -45,6 +46,7 @@ from . import (
     links,
     memory,
     packet,
+    rewrite,
     stages,
     timeouts,
     tuples,
@@ -330,7 +332,7 @@ def _put_together(views, number, frame, family):
     whole.wire_bytes = total
     whole.zone = frame.zone
     whole.link = u64(Link.RAW_IP)
-    flags = u64(frame.flags)
+    flags = u64(frame.flags) & ~u64(FrameFlag.ROOM)  # it goes on in pieces that are as long as they were
     whole.flags = (flags | u64(FrameFlag.CHECKSUM_TRUSTED)) if is_snapped else flags
     whole.ticket = frame.ticket
     whole.action = frame.action
@@ -442,6 +444,65 @@ def admit(views, frames, i, now_ms, verdict_address):
         return False
     parsed.hash = tuples.hash_key(views, stages.key_of(views, i, u64(parsed.kind)))
     return True
+
+
+@inlined
+def whole_frame(views):
+    """Return the address of the FRAME of the datagram that ``admit`` has put together."""
+    return views.scratch + _FRAME
+
+
+@kernel
+def _send_fragment_on(whole, data, family, fields, frame_address):
+    """Give a fragment, whose frame stands at an address, the addresses of its datagram, and its part of the data."""
+    ip = frame_address + u64(fields.ip)
+    rewrite.copy_addresses(ip, whole, family)
+    header = u64(fields.header)
+    there = min(u64(fields.bytes), u64(fields.captured) - u64(fields.ip) - header)
+    memory.copy(ip + header, data + u64(fields.offset), there)
+
+
+@kernel
+def send_on(views, frames, i, verdict_address):
+    """Have the fragments of a datagram go on as it was translated, if packet ``i`` has made one whole.
+
+    Args:
+        views: record of shm.views.
+        frames: address of FRAME[], the burst.
+        i: u64, the packet.
+        verdict_address: of its VERDICT, which is BUSY when the store's lock was not had.
+    """
+    memory.seldom()
+    line = _line(views, u64(scratch_at(views.scratch).whole_count) - ONE)
+    if memory.le32(line + EIGHT) != i:
+        return
+    if not fragments.lock(views):
+        refuse(parsed_of(views, i), verdict_address, u64(Reason.BUSY))
+        return
+    whole = frame_at(whole_frame(views))
+    family = FOUR if memory.byte(u64(whole.address)) >> FOUR == FOUR else _SIX
+    number, kept = memory.le32(line), memory.le32(line + _TWELVE)
+    datagram = fragments.datagram_at(fragments.datagram(views, number))
+    data = u64(whole.address) + u64(whole.captured_bytes) - u64(datagram.end)
+    is_there = u64(datagram.state) == u64(Assembly.WHOLE) and u64(datagram.generation) == memory.le32(line + FOUR)
+    n = ZERO
+    if is_there:
+        own = fragments.fragment_at(fragments.fragment(views, kept))
+        _send_fragment_on(u64(whole.address), data, family, own, u64(frame_of(frames, i).address))
+        following = u64(datagram.first)
+        n = ONE
+        for _ in range(FRAGMENTS_MAX):
+            if following == ZERO:
+                break
+            fields = fragments.fragment_at(fragments.fragment(views, following - ONE))
+            at = fragments.buffer(views, following - ONE)
+            _send_fragment_on(u64(whole.address), data, family, fields, at)
+            following = u64(fields.next)
+            n += ONE
+    fragments.unlock(views)
+    counters.add(views, Reason.FRAGMENTS_TRANSLATED, n)
+    if not is_there:  # the others were refused meanwhile
+        refuse(parsed_of(views, i), verdict_address, u64(Reason.FRAGMENT_EXPIRED))
 
 
 @kernel

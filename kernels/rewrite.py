@@ -12,8 +12,8 @@ Nothing here is shared: the frame is the caller's.  Read and written are only by
 from __future__ import annotations
 
 from ..shm.layout import FRAME, PARSED, FrameFlag
-from . import checksum, crc32c, extensions, icmp_types, links, memory
-from .endpoints import DCCP, ICMP, ICMPV6, SCTP, TCP, UDP, UDP_LITE, has_ports
+from . import checksum, crc32c, extensions, gre, icmp_types, links, memory
+from .endpoints import DCCP, GRE, ICMP, ICMPV6, SCTP, TCP, UDP, UDP_LITE, has_ports
 from .icmp_types import Role
 from .internet import IPV4_DESTINATION, IPV4_SOURCE, IPV6_DESTINATION, IPV6_SOURCE
 from .jit import inlined, kernel
@@ -37,24 +37,24 @@ parsed_at = memory.record_at(PARSED)
 
 # ------------------------------------------------------------------------------------------------ checksums
 @inlined
-def _difference(before, after):
+def difference(before, after):
     """Return what a sum modulo 65,535 changes by."""
     return (after + _MULTIPLE - before) % LOW_16
 
 
 @inlined
-def _mend(address, difference):
+def mend(address, change):
     """Change the checksum at ``address`` by what its bytes changed by (RFC 1624, equation 3)."""
-    total = ((memory.be16(address) ^ LOW_16) + difference) % LOW_16
+    total = ((memory.be16(address) ^ LOW_16) + change) % LOW_16
     if total == ZERO:
         total = LOW_16  # the sum of bytes that are not all zero is never +0
     memory.set_be16(address, total ^ LOW_16)
 
 
 @inlined
-def _mend_partial(address, difference):
+def mend_partial(address, change):
     """Change the sum of a pseudo header, which a device will complete: it stands there as it is, not inverted."""
-    memory.set_be16(address, (memory.be16(address) + difference) % LOW_16)
+    memory.set_be16(address, (memory.be16(address) + change) % LOW_16)
 
 
 # ------------------------------------------------------------------------------------------------ tuples
@@ -124,6 +124,8 @@ def _set_ports(l4, captured, family, protocol, key, high_is_source):
             before = memory.be16(l4 + FOUR)
             memory.set_be16(l4 + FOUR, identifier)
             return before, identifier
+    if protocol == GRE and captured >= gre.PPTP_BYTES and gre.call_id(l4, captured) != ZERO:
+        memory.set_be16(l4 + _SIX, destination)  # its receiver's; there is no checksum
     return ZERO, ZERO
 
 
@@ -156,7 +158,7 @@ def _set_tuple(start, l4, captured, whole, family, protocol, covers_destination,
     before, after = _set_address(at_source, family, _address(key, high_is_source))
     before_dst, after_dst = _set_address(at_destination, family, _address(key, not high_is_source))
     if family == FOUR:
-        _mend(start + _TEN, _difference(before + before_dst, after + after_dst))
+        mend(start + _TEN, difference(before + before_dst, after + after_dst))
     if covers_destination:
         before += before_dst
         after += after_dst
@@ -173,9 +175,9 @@ def _set_tuple(start, l4, captured, whole, family, protocol, covers_destination,
     if protocol == UDP and memory.be16(l4 + offset) == ZERO:
         return  # RFC 768: none
     if partial and protocol != ICMP:
-        _mend_partial(l4 + offset, _difference(before, after))
+        mend_partial(l4 + offset, difference(before, after))
         return
-    _mend(l4 + offset, _difference(before + before_ports, after + after_ports))
+    mend(l4 + offset, difference(before + before_ports, after + after_ports))
     if protocol == UDP and memory.be16(l4 + offset) == ZERO:
         memory.set_be16(l4 + offset, LOW_16)
 
@@ -228,6 +230,18 @@ def translate(frame, parsed, key, high_is_source):
     _set_tuple(start, l4, there, there == u64(parsed.l4_bytes), family, protocol, covers, partial, key, high_is_source)
 
 
+@kernel
+def copy_addresses(start, whole, family):
+    """Give a fragment, whose IP header stands at an address, those of its datagram, whose header stands at another."""
+    if family == FOUR:
+        at, from_ = start + IPV4_SOURCE, whole + IPV4_SOURCE
+        before = memory.be32(at) + memory.be32(at + FOUR)
+        memory.copy(at, from_, EIGHT)
+        mend(start + _TEN, difference(before, memory.be32(at) + memory.be32(at + FOUR)))
+    else:
+        memory.copy(start + IPV6_SOURCE, whole + IPV6_SOURCE, THIRTY_TWO)
+
+
 @inlined
 def _same_address(a, b, family):
     if family == FOUR:
@@ -277,7 +291,7 @@ def translate_error(frame, parsed, key, high_is_source):
     _set_tuple(inner, inner + header, size - header, False, family, protocol, covers, False, key, high_is_source)
     after = checksum.sum_bytes(inner, watched)
     # a little-endian sum joins a number in host order as that number times 256 (kernels/checksum)
-    difference = (_difference(before % LOW_16, after % LOW_16) << EIGHT) % LOW_16
+    change = (difference(before % LOW_16, after % LOW_16) << EIGHT) % LOW_16
 
     outer_before, outer_after = _set_address(destination, family, _address(key, high_is_source))
     if speaks_for_itself:
@@ -285,7 +299,7 @@ def translate_error(frame, parsed, key, high_is_source):
         outer_before += source_before
         outer_after += source_after
     if family == FOUR:
-        _mend(start + _TEN, _difference(outer_before, outer_after))
+        mend(start + _TEN, difference(outer_before, outer_after))
     else:
-        difference = (difference + _difference(outer_before, outer_after)) % LOW_16
-    _mend(l4 + TWO, difference)
+        change = (change + difference(outer_before, outer_after)) % LOW_16
+    mend(l4 + TWO, change)

@@ -161,6 +161,7 @@ class Status(IntEnum):
     SOURCE_NAT = 1 << 8  # the other end sees another source: EXTENSION.reply_key, unless it chanced to be the same
     DESTINATION_NAT = 1 << 9  # likewise another destination
     REPLIER_IS_HIGH = 1 << 10  # who replies is the second endpoint of EXTENSION.reply_key
+    SEQUENCE_OFFSETS = 1 << 11  # a payload was made longer or shorter: EXTENSION.sequence_offset says by how much
 
 
 TCP_PEER = np.dtype(
@@ -235,6 +236,7 @@ EXTENSION = np.dtype(
             (43,),
         ),  # what its helper remembers: FTP_STATE or another record that ends with `helper`  locked
         ("helper", "u1"),  # Helper                                                          locked
+        # of original, reply: a sequence number, what numbers change by up to that and after that    locked
         ("sequence_offset", "i4", (2, 3)),
     ],
     align=True,
@@ -277,7 +279,8 @@ PPTP_STATE = np.dtype(
         ("server_call", "u2"),  # likewise the server (PAC)
         ("session", "u1"),  # kernels/helper_pptp, Session
         ("call", "u1"),  # kernels/helper_pptp, Call
-        ("reserved", "u1", (37,)),
+        ("known_call", "u2"),  # the client's as the server knows it: another where the client is translated
+        ("reserved", "u1", (35,)),
         ("helper", "u1"),  # Helper.PPTP
     ],
     align=True,
@@ -320,7 +323,11 @@ EXPECTATION = np.dtype(
         ("helper", "u1"),  # Helper that made it
         ("kind", "u1"),  # Foretold
         ("child_helper", "u1"),  # Helper that the connection gets
-        ("reserved", "u1", (29,)),
+        ("reserved", "u1"),
+        ("nat_port", "u2"),  # that the connection gets with the address below, 0: its own, or one like it
+        ("reserved1", "u2"),
+        ("nat_address", "u8", (2,)),  # with NAT_SOURCE or NAT_DESTINATION
+        ("reserved2", "u8"),
     ],
     align=True,
 )
@@ -334,6 +341,8 @@ class ExpectationFlag(IntEnum):
     SOURCE_ANY = 2  # whoever it comes from
     PERMANENT = 4  # a match leaves it: any number of connections, as long as the parent lives
     CALL = 8  # no expectation, but a call of PPTP: the source port is the key that packets to the destination lack
+    NAT_SOURCE = 16  # its parent is translated, so the connection is: it gets another source
+    NAT_DESTINATION = 32  # likewise another destination
 
 
 class Foretold(IntEnum):
@@ -727,6 +736,7 @@ class FrameFlag(IntEnum):
     FORWARDED = 8  # of a descriptor from the service: no answer, but a frame that a rule has output to this port
     CHECKSUM_PARTIAL = 16  # it has yet to be filled in: there stands the sum of the pseudo header
     IN_PLACE = 32  # it stands in a device's ring: what follows its captured bytes is another's, so it cannot grow
+    ROOM = 128  # it stands at the beginning of FRAME_SLOT_BYTES that are its own: it may become longer
 
 
 FRAME = np.dtype(
@@ -779,6 +789,7 @@ class Nat(IntEnum):
     DESTINATION = 4  # likewise another destination
     RANDOM = 8  # the search for a port begins anywhere, else where a hash of the tuple says
     PERSISTENT = 16  # the address depends on the opener's address alone
+    FORETOLD = 32  # not of a rule, but of an expectation: what stands for a port is changed too, whatever the protocol
 
 
 class ActionFlag(IntEnum):
@@ -1558,6 +1569,28 @@ REASSEMBLY = np.dtype(
 )
 """Where datagrams are put together.  Private to a process."""
 
+MESSAGE = np.dtype(
+    [
+        # of who has sent the message, and of the other end: where he is, and where the one he talks to believes him
+        ("own", "u8", (2, 2)),
+        ("known", "u8", (2, 2)),
+        ("own_port", "u4", (2,)),
+        ("known_port", "u4", (2,)),
+        # a payload on its way into `text`
+        ("begin", "u8"),  # address of its first byte
+        ("at", "u8"),  # up to where it was copied
+        ("length", "u8"),  # of what stands in `text`; more than there is room for: it has none
+        # a segment before its numbers became those of its connection
+        ("seq", "u4"),
+        ("ack", "u4"),
+        ("l4", "u8"),
+        ("header", "u1", (64,)),  # the transport header with other numbers
+        ("text", "u1", (FRAME_SLOT_BYTES,)),
+    ],
+    align=True,
+)
+"""A message of a translated control channel, while it is written anew.  Private to a process."""
+
 # ---------------------------------------------------------------------------------------------------- a participant's view
 VIEWS = np.dtype(
     [
@@ -1609,7 +1642,9 @@ VIEWS = np.dtype(
         ("order", "u8"),  # u64[DELETE_LIST_MAX], for sorting
         ("candidates", "u8"),  # u64[BLOCK_RECORDS]: records of a block that the sweep has to look at
         ("expected", "u8"),  # EXPECTATION: a copy of the one that a packet matched
+        ("followed", "u8"),  # ACTION: how the connection that it foretold is translated
         ("foretold", "u8"),  # EXPECTATION[FORETOLD_MAX]: those that a helper is about to make
+        ("message", "u8"),  # MESSAGE
         ("scratch", "u8"),  # REASSEMBLY
     ],
     align=True,

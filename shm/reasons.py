@@ -57,6 +57,9 @@ class Reason(IntEnum):
     BUSY = 46  # a lock was not had in time
     EXPECTATIONS_FULL = 48  # a helper's expectation had no room
     NAT_EXHAUSTED = 49  # no address and port is free that the rule allows
+    # A message of a translated control channel cannot go on (kernels/messages): what it says would be wrong where it goes.
+    HELPER_NO_ROOM = 50  # its frame has no room for what it should say, or does not have all of it
+    HELPER_SPLIT = 51  # ends before what it says does: to be sent again in one piece
     # What happened to records and packets, counted but not anybody's fault.
     INSERT = 56
     REMOVE = 57
@@ -97,6 +100,9 @@ class Reason(IntEnum):
     OUTPUT_FULL = 96  # the client of that port has left no room
     OUTPUTS = 97  # frames output
     OUTPUT_TOO_LONG = 112  # a frame longer than the port can send
+    # What became of translated packets (kernels/messages, reassembly).
+    HELPER_REWRITTEN = 98  # messages of control channels that say something else now
+    FRAGMENTS_TRANSLATED = 99
 
 
 def word(reason: int) -> str | None:

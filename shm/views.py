@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .layout import (
+    ACTION_BYTES,
     BLOCK_RECORDS,
     BURST_PACKETS_MAX,
     DELETE_BYTES,
@@ -17,6 +18,7 @@ from .layout import (
     FORETOLD_MAX,
     HEADER,
     LINE_BYTES,
+    MESSAGE,
     PARSED,
     PARTICIPANT,
     PARTICIPANT_BYTES,
@@ -89,8 +91,10 @@ class Table:
         order = parsed + BURST_PACKETS_MAX * PARSED.itemsize
         candidates = order + 8 * DELETE_LIST_MAX
         expected = candidates + 8 * BLOCK_RECORDS
-        foretold = expected + EXPECTATION_BYTES
-        scratch = foretold + FORETOLD_MAX * EXPECTATION_BYTES
+        followed = expected + EXPECTATION_BYTES
+        foretold = followed + ACTION_BYTES
+        message = foretold + FORETOLD_MAX * EXPECTATION_BYTES
+        scratch = message + MESSAGE.itemsize
         block = np.zeros(scratch + REASSEMBLY.itemsize + LINE_BYTES, "u1")
         block = block[-block.ctypes.data % LINE_BYTES :]
         views = block[: VIEWS.itemsize].view(VIEWS).view(np.recarray)[0]
@@ -98,7 +102,9 @@ class Table:
         views["order"] = block.ctypes.data + order
         views["candidates"] = block.ctypes.data + candidates
         views["expected"] = block.ctypes.data + expected
+        views["followed"] = block.ctypes.data + followed
         views["foretold"] = block.ctypes.data + foretold
+        views["message"] = block.ctypes.data + message
         views["scratch"] = block.ctypes.data + scratch
         for region in Region:
             for name in geometry.arrays(region):

@@ -25,7 +25,7 @@ def test_it_goes_from_the_other_end_to_the_sender(source, destination, way):
     numbers = {CLIENT: LOW, SERVER: HIGH}
     assert made["destination"].tolist() == [0, numbers[sender]] and made["source"].tolist() == [0, numbers[other]]
     assert int(made["last"]) == 4000 << 32 | 17 << 8 and made["kind"] == Foretold.VIDEO and made["flags"] == 0
-    assert foretold.sender_port(entry, u64(way)) == (1000, 2000)[way]
+    assert foretold.sender_port(bench.one.views, entry, u64(way)) == (1000, 2000)[way]
     assert verdict["record"] != tables.NONE
 
 
