@@ -67,6 +67,7 @@ STATUS = {
     "ovs": 1 << 7,
     "source_nat": 1 << 8,
     "destination_nat": 1 << 9,
+    "sequence_offsets": 1 << 11,
 }
 """Bits of a row's status, by the names that are shown."""
 HELPERS = ("", "ftp", "tftp", "sip", "irc", "pptp")

@@ -76,6 +76,7 @@ OVS_STATUS = {
     "confirmed": "CONFIRMED",
     "source_nat": "SRC_NAT",
     "destination_nat": "DST_NAT",
+    "sequence_offsets": "SEQ_ADJUST",
     "fixed_timeout": "FIXED_TIMEOUT",
     "helper": "HELPER",
 }

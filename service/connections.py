@@ -50,7 +50,7 @@ def listed(table: Table, now_ms: int, expired: bool = False) -> Iterator[Connect
     records = records[order]
     wall_offset_ms = int(np.frombuffer(table.regions[Region.CONTROL], HEADER, 1)["wall_offset_ms"][0])
     rows = packed(entries[records], records, now_ms, wall_offset_ms)
-    _extend(table, entries["extension"][records], rows)
+    _extend(table, entries[records], rows)
     parents = parents_of(table, rows["parent"], now_ms)
     return (describe(row, parents=parents) for row in Rows(FIELDS).read(rows.tobytes()))
 
@@ -77,12 +77,28 @@ def parents_of(table: Table, ids: np.ndarray, now_ms: int) -> dict[int, dict[str
     return found
 
 
-def _extend(table: Table, links: np.ndarray, rows: np.ndarray) -> None:
-    """Add what stands in extensions to the rows of their connections."""
-    have = np.flatnonzero(links)
-    if len(have):
-        extensions = table.array(Region.EXTENSIONS, "extensions", EXTENSION)[links[have] - 1]
-        rows["helper"][have], rows["label"][have] = extensions["helper"], extensions["label"]
+def _extend(table: Table, entries: Any, rows: Any) -> None:
+    """Add what stands in extensions to the rows of their connections: helper, label, the tuple of the replies."""
+    have = np.flatnonzero(entries["extension"])
+    if not len(have):
+        return
+    extensions = table.array(Region.EXTENSIONS, "extensions", EXTENSION)[entries["extension"][have] - 1]
+    rows["helper"][have], rows["label"][have] = extensions["helper"], extensions["label"]
+    keys = extensions["reply_key"]
+    has_key = keys[:, KEY_WORDS - 1] != 0
+    have, keys = have[has_key], keys[has_key]
+    ends, ports = _ends(keys)
+    replier = (entries["status"][have] & Status.REPLIER_IS_HIGH != 0).astype(int)
+    these = np.arange(len(have))
+    rows["reply_src"][have], rows["reply_dst"][have] = ends[these, replier], ends[these, 1 - replier]
+    rows["reply_sport"][have], rows["reply_dport"][have] = ports[these, replier], ports[these, 1 - replier]
+
+
+def _ends(keys: Any) -> tuple[Any, Any]:
+    """Return the addresses, u1[n, 2, 16], and the ports, u8[n, 2], of the endpoints of keys."""
+    last = keys[:, KEY_WORDS - 1]
+    ends = np.ascontiguousarray(keys[:, : KEY_WORDS - 1]).astype(">u8").view("u1").reshape(len(keys), 2, 16)
+    return ends, np.stack((last >> 48, last >> 32 & 0xFFFF), axis=1)
 
 
 def packed(entries: Any, records: Any, now_ms: int, wall_offset_ms: int) -> Any:
@@ -101,8 +117,7 @@ def packed(entries: Any, records: Any, now_ms: int, wall_offset_ms: int) -> Any:
     for name in ("parent", "packets", "bytes", "mark", "state"):
         rows[name] = entries[name]
     rows["start_ms"] = entries["created_ms"] + np.uint64(wall_offset_ms % (1 << 64))
-    ends = key[:, : KEY_WORDS - 1].astype(">u8").view("u1").reshape(len(entries), 2, 16)
-    ports = np.stack((last >> 48, last >> 32 & 0xFFFF), axis=1)
+    ends, ports = _ends(key)
     all_rows = np.arange(len(entries))
     opener = (entries["status"] & Status.ORIG_IS_HIGH != 0).astype(int)
     rows["src"] = rows["reply_dst"] = ends[all_rows, opener]
@@ -112,7 +127,7 @@ def packed(entries: Any, records: Any, now_ms: int, wall_offset_ms: int) -> Any:
     left_ms = np.where(entries["expiry_ms"] > now_ms, entries["expiry_ms"] - np.uint64(now_ms), 0)
     rows["timeout_ms"] = np.minimum(left_ms, 0xFFFFFFFF)
     rows["zone"], rows["protocol"], rows["family"] = last >> 16 & 0xFFFF, last >> 8 & 0xFF, last & 0xFF
-    rows["status"] = entries["status"] & ~np.uint16(Status.ORIG_IS_HIGH)
+    rows["status"] = entries["status"] & ~np.uint16(Status.ORIG_IS_HIGH | Status.REPLIER_IS_HIGH)
     _describe_peers(entries, rows)
     return rows
 

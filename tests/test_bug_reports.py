@@ -9,14 +9,18 @@ import json
 import re
 from pathlib import Path
 
+import gateway
+import numpy as np
 import pytest
 import scripts
 import tables
 import tracker
 import wire
 from parsing import parsed_of
-from zonetrack.service import labels
-from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, CtState, Setting, Status
+from scapy.layers.inet import ICMP, IP
+from zonetrack.kernels import walk
+from zonetrack.service import connections, filters, labels
+from zonetrack.shm.layout import SETTINGS_WORD_DEFAULT, CtState, Nat, Setting, Status
 
 DATA = Path(__file__).parent / "data"
 CASES = {case["n"]: case for case in json.loads((DATA / "bug-reports.json").read_text())}
@@ -121,6 +125,79 @@ def test_case_of_tables(number):
     world.close()
 
 
+# ---------------------------------------------------------------------------------------------------- translation
+
+
+def rows_of(table, now_ms):
+    """Return what is alive, as rows of a kernel's table."""
+    return [
+        (
+            one["proto"],
+            one.get("state"),
+            one["timeout"],
+            "ASSURED" if "assured" in one["status"] else None if "seen_reply" in one["status"] else "UNREPLIED",
+        )
+        for one in connections.listed(table, now_ms)
+    ]
+
+
+def translated(world, step, action):
+    """Send the packet of a step through a gateway; returns what goes on, if label and table are the kernel's."""
+    went = world.send(IP(bytes.fromhex(step["hex"])), action)
+    label = labels.label(went.ct_state | CtState.TRK, went.direction, 0)
+    assert label == LABELS[step["label"]] and went.reason == tracker.Reason.NONE, step["do"]
+    assert same(rows_of(world.table, world.now_ms), expected_table(step["table"])), step["do"]
+    return went
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"proto": "udp", "dst": "198.51.100.1", "dport": 8125},
+        {"reply_src": "198.51.100.2"},
+        {"reply_src": "198.51.100.0/24"},
+    ],
+)
+def test_case_33_what_is_translated_to_one_who_is_gone_can_be_deleted(asked):
+    world = gateway.Gateway(helpers=False)
+    here = tables.Participant(world.table)
+    action, went = None, []
+    for step in CASES[33]["result"]:
+        if to := re.search(r"dnat to ([\d.]+)", step["do"]):
+            action = gateway.rule(Nat.DESTINATION, to[1])
+        elif step["do"].startswith("conntrack -D"):
+            cursor = np.zeros(1, "u8")
+            wanted = filters.read("filter", asked).record
+            at = np.uint64(cursor.ctypes.data)
+            assert walk.delete(here.views, wanted, np.uint64(world.now_ms), np.uint64(1 << 20), at) == 1
+            assert rows_of(world.table, world.now_ms) == []
+        elif "hex" in step:
+            went.append(translated(world, step, action).packet.dst)
+    assert went == ["198.51.100.2", "198.51.100.2", "198.51.100.3"]
+    [shown] = connections.listed(world.table, world.now_ms)
+    assert (shown["orig"]["dst"], shown["reply"]["src"]) == ("198.51.100.1", "198.51.100.3")
+    here.run()
+    world.settle()
+
+
+def test_case_41_pings_with_one_identifier_come_back_to_who_has_sent_them():
+    world = gateway.Gateway(helpers=False)
+    action = gateway.rule(Nat.SOURCE, "203.0.113.9")
+    sent = []
+    for step in CASES[41]["result"]:
+        if "hex" in step:
+            went = translated(world, step, action)
+            assert went.packet.src == "203.0.113.9"
+            sent.append((IP(bytes.fromhex(step["hex"])).src, went.packet[ICMP].id))
+    hosts, identifiers = zip(*sent, strict=True)
+    assert hosts == ("192.0.2.1", "192.0.2.2", "192.0.2.3") and len(set(identifiers)) == 3
+    for host, identifier in sent[::-1]:
+        answer = IP(src="198.51.100.1", dst="203.0.113.9") / ICMP(type=0, id=identifier, seq=1) / b"eeeeeeee"
+        went = world.send(answer)
+        assert (went.packet.dst, went.packet[ICMP].id) == (host, 500) and went.ct_state & CtState.EST
+    world.settle()
+
+
 def ovs_table_of(world):
     """Return a tuple per connection: protocol, opener's port, both states, seconds to live."""
     rows = []
@@ -221,6 +298,6 @@ def test_case_63_families_are_apart(monkeypatch):
 
 
 def test_no_case_is_forgotten():
-    nat = {33, 41, 55}
+    of_translation, left_out = {33, 41}, {55}
     in_words = {57, 59, 63}
-    assert set(CASES) == set(OF_TRACKING) | set(OF_TABLES) | nat | in_words
+    assert set(CASES) == set(OF_TRACKING) | set(OF_TABLES) | of_translation | left_out | in_words

@@ -1,6 +1,7 @@
 """Connections of a table at rest: who opened, what each direction is called, what is left of their time, the order."""
 
 import foretelling
+import gateway
 import numpy as np
 import pytest
 import tables
@@ -10,7 +11,7 @@ from zonetrack.kernels.ovs_tcp_states import Peer
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.service.connections import FIELDS, listed, packed, parents_of
 from zonetrack.shm import segment
-from zonetrack.shm.layout import CONNECTION, CONNECTION_BYTES, ENTRY, HEADER, Life, Region, Status
+from zonetrack.shm.layout import CONNECTION, CONNECTION_BYTES, ENTRY, HEADER, Life, Nat, Region, Status
 from zonetrack.shm.sizing import Geometry
 
 TCP, UDP, ICMP, ICMPV6, GRE, OTHER = 6, 17, 1, 58, 47, 200
@@ -100,6 +101,17 @@ def test_rows_are_described_as_they_are_packed():
     assert sum(np.dtype(kind).itemsize * int(np.prod(shape)) for _, kind, shape in FIELDS) == CONNECTION_BYTES
     read = list(Rows(FIELDS).read(rows.tobytes()))
     assert [(row["zone"], row["packets", 0], row["packets", 1]) for row in read] == [(1, 4, 5), (2, 6, 7), (3, 8, 9)]
+
+
+@pytest.mark.parametrize("server", ["9.0.0.1", "198.51.100.1"])
+def test_a_translated_connection_is_listed_with_the_tuple_of_its_replies(server):
+    world = gateway.Gateway(helpers=False)
+    went = world.send(gateway.udp("10.0.0.1", 1000, server, 53), gateway.rule(Nat.SOURCE, "192.0.2.9", ports=(7, 7)))
+    assert went.ends == ("192.0.2.9", 7, server, 53)
+    [shown] = listed(world.table, world.now_ms)
+    assert [shown["orig"][name] for name in ("src", "sport", "dst", "dport")] == ["10.0.0.1", 1000, server, 53]
+    assert [shown["reply"][name] for name in ("src", "sport", "dst", "dport")] == [server, 53, "192.0.2.9", 7]
+    assert shown["status"] == ["source_nat"]
 
 
 def test_every_status_that_a_person_is_shown_and_every_state_has_its_name():

@@ -69,7 +69,7 @@ class Went:
     def __init__(self, verdict: Any, octets: bytes) -> None:
         self.ct_state = int(verdict["ct_state"]) & ~CtState.TRK
         self.reason = Reason(int(verdict["reason"]))
-        self.record = int(verdict["record"])
+        self.record, self.direction = int(verdict["record"]), int(verdict["direction"])
         self.frame = Ether(octets)
         self.packet = self.frame.payload
         assert self.ct_state & INV or is_right(self.frame), "a checksum or a length is wrong"
