@@ -142,14 +142,14 @@ def _op(action: Action, actions: list[np.ndarray]) -> np.ndarray:
         case Ct():
             made["kind"], made["commit"], made["next_table"] = OpKind.CT, action.commit, action.next_table
             made["zone"], made["zone_from"] = action.zone, action.zone_from
-            asked = _asked(action)
-            if asked is not None:
-                actions.append(asked)
+            wanted = asked(action)
+            if wanted is not None:
+                actions.append(wanted)
                 made["action"] = len(actions)  # its offset, once that is known
     return made
 
 
-def _asked(ct: Ct) -> np.ndarray | None:
+def asked(ct: Ct) -> np.ndarray | None:
     """Return what a ct asks of the connection; None where it asks nothing."""
     made = np.zeros(1, ACTION)
     if ct.force:

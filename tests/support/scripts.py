@@ -27,6 +27,17 @@ TCP, UDP and SCTP have ports 40000 and 80, or ``sport`` and ``dport``.  A payloa
 ``bytes A-B`` makes a fragment of those bytes above IP; ``number`` tells datagrams apart.  ``late new inv`` tells what became
 of fragments that had waited, in the order in which they came.
 
+``ct(commit,zone=1,nat(src={n}:5000-5009))`` says how packets are tracked from there on, in the words of rules; several on a
+line, one after the other: each sees what the one before has made of the packet.  Hosts are written in braces.
+``limit 1 3`` gives zone 1 a limit.  A packet goes ``from`` and ``to`` other hosts than the arrow says, where it is written;
+``that`` is the port, or the identifier, with which the other side's latest packet went on.  What a packet goes on as stands
+behind ``=>``:
+
+    > udp             live  new|snat  unreplied  => n:5000-5009 s:80
+    < udp to n dport that  live  est|dnat        => s:80 c:40000
+
+A ``mark=`` and a ``label=`` are words of the status.  All checksums of what goes on are looked at.
+
 A segment has a state of TCP, and with ``profile ovs`` those of both peers: ``ESTABLISHED/SYN_SENT``; others are ``live``.
 """
 
@@ -37,22 +48,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fragmented
+import gateway
 import naive_fragments
 import numpy as np
+import tables
 import wire
 from bursts import Bench
+from scapy.layers.inet import IP
+from scapy.layers.inet6 import IPv6
 from zonetrack.kernels import burst, delete_list, sweep
 from zonetrack.kernels.jit import JIT
-from zonetrack.service import connections, labels
+from zonetrack.service import connections, labels, rule_actions, rules_compile
 from zonetrack.service.helper_rules import HelperRules
+from zonetrack.service.rules import Ct, Names
 from zonetrack.shm import segment
 from zonetrack.shm.layout import (
     FRAGMENT,
     FRAME,
+    FRAME_SLOT_BYTES,
     VERDICT,
     ZONE,
     CtState,
     FrameFlag,
+    Helper,
     Link,
     Region,
     Setting,
@@ -61,18 +79,23 @@ from zonetrack.shm.layout import (
 from zonetrack.shm.sizing import Geometry
 
 BEGIN_MS = 1_000_000
+ZONES = 8
+"""Zones whose settings a script changes: all that it has."""
 PORTS = {"c": 40000, "s": 80}
 NUMBERS = ("seq", "ack", "win", "len", "id", "sport", "dport", "tag", "itag", "number", "quote", "bytes")
 
+ENDS = ("from", "to")
 _STATE = r"(?P<state>[A-Z_0-9]+(?:/[A-Z_0-9]+)?|gone|live|-)"
 _PACKET = re.compile(
     r"(?P<way>[<>])\s+"
     r"(?P<what>[FSRPAUEC]+|-|udp|echo-reply|echo|(?:icmp|error|sctp|proto)\s+[\w/-]+)\s+"
-    rf"(?P<numbers>(?:(?:{'|'.join(NUMBERS)})\s+[\d-]+\s+)*)"
+    rf"(?P<numbers>(?:(?:{'|'.join(NUMBERS)})\s+(?:that|[\d-]+)\s+|(?:from|to)\s+[a-z]\s+)*)"
     r"(?:<(?P<options>[^>]*)>\s+)?"
     r'(?:"(?P<payload>[^"]*)"\s+)?'
-    rf"{_STATE}\s+(?P<ct_state>[a-z|]+)(?:\s+(?P<timeout>\d+)s)?(?P<status>(?:\s+[a-z]+)*)"
+    rf"{_STATE}\s+(?P<ct_state>[a-z|]+)(?:\s+(?P<timeout>\d+)s)?(?P<status>(?:\s+[a-z]+(?:=\w+)?)*)"
+    r'(?:\s+=>\s+(?P<source>\w+(?::[\d-]+)?)\s+(?P<destination>\w+(?::[\d-]+)?)(?:\s+"(?P<says>[^"]*)")?)?'
 )
+_HOST = re.compile(r"\{([a-z])\}")
 _WAIT = re.compile(rf"\+(?P<seconds>\d+(?:\.\d+)?)s\s+{_STATE}\s+(?P<fate>live|swept)")
 
 
@@ -90,10 +113,13 @@ class World:
 
     def __init__(self, family: int) -> None:
         self.family = family
-        self.bench = Bench(segment.anonymous(Geometry(64, 2, extension_share=1_000)))
-        self.zone = self.bench.table.array(Region.CONTROL, "zones", ZONE)[:1]
+        self.bench = Bench(segment.anonymous(Geometry(64, 4, extension_share=1_000)))
+        self.zone = self.bench.table.array(Region.CONTROL, "zones", ZONE)[:ZONES]
+        self.names = Names(helpers={helper.name.lower(): int(helper) for helper in Helper if helper})
+        self.steps = [(0, FrameFlag.COMMIT, None)]
         self.now_ms = BEGIN_MS
         self.latest: dict[str, bytes] = {}
+        """What each side's latest packet has gone on as."""
         self.sent = 0
 
     @property
@@ -127,18 +153,38 @@ class World:
         if JIT:
             self.bench.settle()
 
+    def track_as(self, text: str) -> None:
+        """Have packets tracked so from now on: what ``ct`` actions say, one after the other."""
+        hosts = _HOST.sub(lambda host: self.address(host[1]), text)
+        self.steps = []
+        for ct in rule_actions.read(rule_actions.pieces(hosts), self.names):
+            assert isinstance(ct, Ct)
+            self.steps.append((ct.zone, FrameFlag.COMMIT if ct.commit else 0, rules_compile.asked(ct)))
+
+    def address(self, host: str) -> str:
+        """Return the address of a host as rules have it."""
+        address = wire.HOSTS[host][self.family]
+        return f"[{address}]" if self.family == 6 else address
+
     def track(self, packet: bytes) -> Any:
-        """Track one packet; returns its VERDICT."""
-        octets = np.frombuffer(packet, "u1").copy()
+        """Track one packet; returns its last VERDICT."""
+        return self.go(packet)[0]
+
+    def go(self, packet: bytes) -> tuple[Any, bytes]:
+        """Track one packet; returns its last VERDICT, and what goes on."""
+        slot = np.zeros(max(FRAME_SLOT_BYTES, len(packet)), "u1")
+        slot[: len(packet)] = np.frombuffer(packet, "u1")
         frames, verdicts = np.zeros(1, FRAME), np.zeros(1, VERDICT)
-        frames["address"], frames["link"] = octets.ctypes.data, Link.RAW_IP
-        frames["captured_bytes"] = frames["wire_bytes"] = len(octets)
-        frames["flags"] = FrameFlag.COMMIT
+        frames["address"], frames["link"] = slot.ctypes.data, Link.RAW_IP
+        frames["captured_bytes"] = frames["wire_bytes"] = len(packet)
         frames["ticket"] = self.sent
         self.sent += 1
         at = np.uint64(frames.ctypes.data), np.uint64(verdicts.ctypes.data)
-        burst.track_burst(self.bench.views, at[0], np.uint64(1), np.uint64(self.now_ms), at[1])
-        return verdicts[0]
+        for zone, flags, action in self.steps:
+            frames["zone"], frames["flags"] = zone, flags | FrameFlag.ROOM
+            frames["action"] = 0 if action is None else action.ctypes.data
+            burst.track_burst(self.bench.views, at[0], np.uint64(1), np.uint64(self.now_ms), at[1])
+        return verdicts[0], slot[: int(frames["captured_bytes"][0])].tobytes()
 
     def late(self) -> list[str]:
         """Return the ct_states of fragments that had to wait until now."""
@@ -191,6 +237,11 @@ def run(path: Path, family: int) -> list[Difference]:
         elif word == "helper":
             name, port = rest.split()
             world.help(name, int(port))
+        elif word == "limit":
+            zone, limit = rest.split()
+            tables.set_limit(world.bench.table, int(zone), int(limit))
+        elif word.startswith("ct"):
+            world.track_as(text)
         else:
             expected, seen = (
                 _late(world, rest)
@@ -226,18 +277,60 @@ def _packet(world: World, text: str) -> tuple[tuple, tuple]:
     side = "c" if fields["way"] == ">" else "s"
     words = fields["numbers"].split()
     numbers = dict(zip(words[::2], words[1::2], strict=True))
+    ends = {name: numbers.pop(name) for name in ENDS if name in numbers}
+    for name in (name for name, value in numbers.items() if value == "that"):
+        numbers[name] = str(_that(world.latest[wire.other(side)]))
     datagram = _datagram(world, side, fields, numbers)
+    datagram = datagram._replace(
+        source=ends.get("from", datagram.source), destination=ends.get("to", datagram.destination)
+    )
     part = tuple(map(int, numbers["bytes"].split("-"))) if "bytes" in numbers else None
     packet = datagram.packet(world.family, part, int(numbers.get("number", 1)))
-    world.latest[side] = packet
-    verdict = world.track(packet)
+    verdict, went = world.go(packet)
+    world.latest[side] = went
     connection = world.connection(verdict)
     found_state = "-" if fields["state"] == "-" else state_of(connection)
     expected = fields["state"], fields["ct_state"], " ".join((fields["status"] or "").split())
     seen = found_state, ct_state_of(verdict, world.is_ovs), "" if found_state == "-" else status_of(connection)
     if fields["timeout"] is not None:
-        return (*expected, int(fields["timeout"])), (*seen, connection["timeout"] if connection else None)
-    return expected, seen
+        expected, seen = (*expected, int(fields["timeout"])), (*seen, connection["timeout"] if connection else None)
+    if not verdict["ct_state"] & CtState.INV and part is None:
+        assert gateway.is_right(_read(went)), "a checksum is wrong"
+    if fields["source"] is None:
+        return expected, seen
+    return (*expected, *_goes_on(world, fields, went)), (*seen, *_seen_going_on(went, fields))
+
+
+def _read(packet: bytes) -> Any:
+    """Return a packet as scapy has it."""
+    return IP(packet) if packet[0] >> 4 == 4 else IPv6(packet)
+
+
+def _that(packet: bytes) -> int:
+    """Return the port that a packet comes from, or its identifier."""
+    l4 = _read(packet).payload
+    return l4.sport if hasattr(l4, "sport") else l4.id
+
+
+def _seen_going_on(went: bytes, fields: dict[str, str]) -> tuple:
+    """Return addresses and ports of a packet, of ICMP its identifier as both, and its payload where a script asks for it."""
+    packet = _read(went)
+    ports = [getattr(packet.payload, name, getattr(packet.payload, "id", 0)) or 0 for name in ("sport", "dport")]
+    says = bytes(packet.payload.payload) if fields["says"] is not None else b""
+    return packet.src, ports[0], packet.dst, ports[1], says
+
+
+def _goes_on(world: World, fields: dict[str, str], went: bytes) -> tuple:
+    """Return what a script says of that; of a port in a range, or that it does not name, what is so."""
+    _, sport, _, dport, _ = _seen_going_on(went, fields)
+    found = []
+    for end, port in ((fields["source"], sport), (fields["destination"], dport)):
+        host, _, ports = end.partition(":")
+        low, _, high = ports.partition("-")
+        right = not ports or int(low) <= port <= int(high or low)
+        found += [wire.HOSTS[host][world.family], port if right else ports]
+    says = (fields["says"] or "").encode().decode("unicode_escape").encode("latin-1")
+    return (*found, says)
 
 
 def ct_state_of(verdict: Any, is_ovs: bool) -> str:
@@ -258,6 +351,8 @@ def status_of(connection: dict[str, Any] | None) -> str:
     words = ["related"] if "related" in status else []
     if "ovs" not in status:
         words += ["assured"] if "assured" in status else [] if "seen_reply" in status else ["unreplied"]
+    words += [f"mark={connection['mark']:#x}"] if connection.get("mark") else []
+    words += [f"label={connection['labels']}"] if connection.get("labels") else []
     return " ".join(words)
 
 

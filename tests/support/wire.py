@@ -2,7 +2,9 @@
 
     wire.tcp("c", "SA", seq=5000, ack=1001, options="mss1460 ws7").packets(4)
 
-Hosts: ``c`` client, ``s`` server, ``r`` a router between them.  A datagram may be cut into fragments.
+Hosts: ``c`` client, ``s`` server, ``r`` a router between them, ``d`` another client and ``w`` another server; ``n`` and
+``m`` are addresses that clients are translated to, ``v`` one that servers are reached by.  A datagram may be cut into
+fragments.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ HOSTS = {
     "c": {4: "192.0.2.1", 6: "2001:db8::1"},
     "s": {4: "198.51.100.1", 6: "2001:db8:1::1"},
     "r": {4: "203.0.113.1", 6: "2001:db8:2::1"},
+    "d": {4: "192.0.2.2", 6: "2001:db8::2"},
+    "n": {4: "203.0.113.200", 6: "2001:db8:2::200"},
+    "m": {4: "203.0.113.201", 6: "2001:db8:2::201"},
+    "v": {4: "203.0.113.80", 6: "2001:db8:2::80"},
+    "w": {4: "198.51.100.2", 6: "2001:db8:1::2"},
 }
 ICMP, TCP, UDP, GRE, ICMPV6, SCTP = 1, 6, 17, 47, 58, 132
 CHECKSUM_AT = {ICMP: 2, TCP: 16, UDP: 6, ICMPV6: 2}
