@@ -1,0 +1,267 @@
+"""The kernel's translation beside this one: the same packets in, the same packets out, but for the ports that are chosen.
+
+Hosts talk through either router, each by what arrives at it.  Where root, network namespaces or nft are missing, there is
+nothing to compare with.
+"""
+
+import gateway
+import kernel_nat
+import pytest
+from gateway import is_right, rule
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, TCPerror, UDPerror
+from zonetrack.shm.layout import CtState, Nat
+
+MISSING = kernel_nat.missing()
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+CLIENT, OTHER_CLIENT = "10.0.0.1", "10.0.0.2"
+SERVER, OTHER_SERVER = "198.51.100.1", "198.51.100.2"
+ROUTER, PUBLIC, SECOND, VIRTUAL = "203.0.113.1", "203.0.113.200", "203.0.113.201", "203.0.113.80"
+ON_THE_WAY = "198.51.100.254"
+HELPER = """
+table ip help {
+  ct helper ftp-h { type "ftp" protocol tcp; }
+  chain pre { type filter hook prerouting priority -180; policy accept; tcp dport 21 ct helper set "ftp-h"; }
+}
+"""
+RULES = """
+table ip translate {
+  chain pre { type nat hook prerouting priority -100; %s; }
+  chain post { type nat hook postrouting priority 100; %s; }
+}
+"""
+SOURCES = {
+    "snat": (f"ip saddr 10.0.0.0/24 snat to {PUBLIC}", rule(Nat.SOURCE, PUBLIC)),
+    "ports": (
+        f"ip saddr 10.0.0.0/24 ip protocol {{ tcp, udp }} snat to {PUBLIC}:5000-5099; ip saddr 10.0.0.0/24 snat to {PUBLIC}",
+        rule(Nat.SOURCE, PUBLIC, ports=(5000, 5099)),
+    ),
+    "masquerade": ("oifname r1 masquerade", rule(Nat.SOURCE, ROUTER)),
+}
+TO_SERVER = (f"ip daddr {VIRTUAL} dnat to {SERVER}", rule(Nat.DESTINATION, SERVER))
+TO_PORT = (f"ip daddr {VIRTUAL} tcp dport 80 dnat to {SERVER}:8080", rule(Nat.DESTINATION, SERVER, ports=(8080, 8080)))
+TRANSLATE = rule()
+
+
+class Kernel:
+    """The kernel's way."""
+
+    def __init__(self, pre, post):
+        hosts = [CLIENT, OTHER_CLIENT], [SERVER, OTHER_SERVER, ON_THE_WAY, VIRTUAL]
+        self.router = kernel_nat.Router(*hosts, ROUTER, HELPER + RULES % (pre, post))
+        self.close = self.router.close
+
+    def send(self, side, packet):
+        return self.router.send(side, packet)
+
+
+class Own:
+    """This tracker's way."""
+
+    def __init__(self, action):
+        self.gateway, self.action = gateway.Gateway(), action
+        self.close = self.gateway.settle
+
+    def send(self, side, packet):
+        went = self.gateway.send(packet, self.action if side == 0 else TRANSLATE)
+        assert not went.ct_state & CtState.INV, (went.reason, packet)
+        assert is_right(went.packet), "a checksum is wrong"  # the kernel leaves some to the device
+        return went.packet
+
+
+class Trace:
+    """What came out of a router, in words that do not depend on the ports it has chosen."""
+
+    def __init__(self, path):
+        self.path, self.seen, self.chosen = path, [], {}
+        self.range = None
+
+    def port(self, number, plain):
+        """Return a port that somebody has named as it is, and one that was chosen by its place among those."""
+        if number in plain:
+            return number
+        return f"chosen {self.chosen.setdefault(number, len(self.chosen))}"
+
+    def send(self, side, packet, plain):
+        """Send a packet; ``plain`` are the ports and identifiers that are not the router's to choose."""
+        went = self.path.send(side, packet)
+        said = [went.src, went.dst]
+        layer = went.payload
+        while layer:
+            if isinstance(layer, IP):
+                said += [layer.src, layer.dst]
+            for name in ("sport", "dport", "id"):
+                if name in layer.fields and not isinstance(layer, IP):
+                    said.append(self.port(layer.fields[name], plain))
+            if isinstance(layer, TCP | TCPerror):
+                said += [str(layer.flags), layer.seq, layer.ack, bytes(layer.payload)]
+            if isinstance(layer, ICMP):
+                said += [layer.type, layer.code]
+            layer = layer.payload
+        self.seen.append(said)
+        return went
+
+
+class Talk:
+    """Two hosts that speak TCP through a router, each by what arrives at it."""
+
+    def __init__(self, trace, client=CLIENT, server=SERVER, sport=40000, dport=80, plain=()):
+        self.trace = trace
+        self.plain = {sport, dport, *plain}
+        self.ends, self.peers = [(client, sport), None], [(server, dport), None]
+        self.sent, self.arrived = [1000, 9000], [0, 0]
+        went = self.say(0, flags="S")
+        self.ends[1], self.peers[1] = (went.dst, went[TCP].dport), (went.src, went[TCP].sport)
+        self.say(1, flags="SA")
+        self.say(0, flags="A")
+
+    def say(self, side, data=b"", flags="PA", seq=None):
+        (source, sport), (destination, dport) = self.ends[side], self.peers[side]
+        numbers = {"seq": self.sent[side] if seq is None else seq, "ack": self.arrived[side], "window": 8192}
+        packet = IP(src=source, dst=destination) / TCP(sport=sport, dport=dport, flags=flags, **numbers) / data
+        went = self.trace.send(side, packet, self.plain)
+        if seq is None:
+            self.sent[side] += len(data) + sum(flag in flags for flag in "SF")
+        tcp = went[TCP]
+        self.arrived[1 - side] = tcp.seq + len(bytes(tcp.payload)) + sum(flag in flags for flag in "SF")
+        return went
+
+    def part(self):
+        self.say(0, flags="FA")
+        self.say(1, flags="FA")
+        self.say(0, flags="A")
+
+
+def both(scenario, pre="", post="", action=TRANSLATE):
+    """Play a scenario through either router, and return what came out of each."""
+    traces = []
+    for path in (Kernel(pre, post), Own(action)):
+        try:
+            trace = Trace(path)
+            scenario(trace)
+        finally:
+            path.close()
+        traces.append(trace)
+    kernels, own = traces
+    assert own.seen == kernels.seen
+    return [list(trace.chosen) for trace in traces]
+
+
+# ------------------------------------------------------------------------------------------------ conversations
+def conversations(trace):
+    """Two clients with the same ports; data both ways, and a datagram and a ping of each."""
+    talks = [Talk(trace, client) for client in (CLIENT, OTHER_CLIENT)]
+    for talk in talks:
+        talk.say(0, b"question")
+        talk.say(1, b"answer")
+    for client in (CLIENT, OTHER_CLIENT):
+        went = trace.send(0, IP(src=client, dst=SERVER) / UDP(sport=4000, dport=53) / b"question", {4000, 53})
+        answer = IP(src=went.dst, dst=went.src) / UDP(sport=53, dport=went[UDP].sport) / b"answer"
+        assert trace.send(1, answer, {4000, 53})[UDP].dport == 4000
+        went = trace.send(0, IP(src=client, dst=SERVER) / ICMP(id=77) / b"ping", {77})
+        answer = IP(src=went.dst, dst=went.src) / ICMP(type=0, id=went[ICMP].id) / b"ping"
+        assert trace.send(1, answer, {77})[ICMP].id == 77
+    for talk in talks:
+        talk.part()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_source(name):
+    post, action = SOURCES[name]
+    if name == "ports":  # here an identifier is no port of the rule's
+        for chosen in both(lambda trace: [Talk(trace, one).part() for one in (CLIENT, OTHER_CLIENT)], "", post, action):
+            assert len(chosen) == 2 and all(5000 <= port <= 5099 for port in chosen)
+        return
+    both(conversations, "", post, action)
+
+
+@pytest.mark.parametrize(("rule_", "port"), [(TO_SERVER, 80), (TO_PORT, 8080)])
+def test_destination(rule_, port):
+    def service(trace):
+        for client in (CLIENT, OTHER_CLIENT):
+            talk = Talk(trace, client, VIRTUAL, plain={8080})
+            assert talk.ends[1] == (SERVER, port)
+            talk.say(0, b"question")
+            talk.say(1, b"answer")
+            talk.part()
+
+    both(service, rule_[0], "", rule_[1])
+
+
+# ------------------------------------------------------------------------------------------------ errors
+def test_errors_about_what_has_another_source():
+    def errors(trace):
+        for source, kind, code in ((SERVER, 3, 3), (ON_THE_WAY, 11, 0), (ON_THE_WAY, 3, 4)):
+            for l4, over in ((UDP(sport=4000, dport=53) / (b"x" * 30), {4000, 53}), (ICMP(id=77) / (b"x" * 30), {77})):
+                went = trace.send(0, IP(src=CLIENT, dst=SERVER) / l4, over)
+                error = IP(src=source, dst=went.src) / ICMP(type=kind, code=code) / bytes(went)[:48]
+                back = trace.send(1, error, over)
+                assert (back.src, back.dst, back[IPerror].src) == (source, CLIENT, CLIENT)
+        talk = Talk(trace)
+        went = talk.say(0, b"question")
+        trace.send(1, IP(src=ON_THE_WAY, dst=went.src) / ICMP(type=3, code=4) / bytes(went)[:28], talk.plain)
+
+    both(errors, "", SOURCES["snat"][0], SOURCES["snat"][1])
+
+
+def test_errors_about_what_has_another_destination():
+    """But for those of a router on the way: the kernel has them come from the address that the client knows, too.
+
+    RFC 5508 REQ-4 has such a router keep its own.
+    """
+
+    def errors(trace):
+        for source in (SERVER, ON_THE_WAY):
+            went = trace.send(0, IP(src=CLIENT, dst=VIRTUAL) / UDP(sport=4000, dport=53) / (b"x" * 30), {4000, 53})
+            error = IP(src=source, dst=CLIENT) / ICMP(type=3, code=3) / bytes(went)
+            back = trace.send(1, error, {4000, 53})
+            assert back[UDPerror].dport == 53 and back[IPerror].dst == VIRTUAL
+            if source == ON_THE_WAY:
+                assert back.src == (ON_THE_WAY if isinstance(trace.path, Own) else VIRTUAL)
+                trace.seen[-1][0] = "the router"
+
+    both(errors, TO_SERVER[0], "", TO_SERVER[1])
+
+
+# ------------------------------------------------------------------------------------------------ FTP
+def ftp(server, commands):
+    """Return a scenario: a control connection, and lines on it, each followed by the connection that it foretells."""
+
+    def scenario(trace):
+        talk = Talk(trace, CLIENT, server, dport=21, plain={20, 40001, 25610, 3333, 3334})
+        talk.say(1, b"220 ready\r\n")
+        talk.say(0, b"USER somebody\r\n")
+        for side, line, (source, sport, destination, dport) in commands:
+            went = talk.say(side, line)
+            assert went[TCP].seq + len(bytes(went[TCP].payload)) == talk.arrived[1 - side]
+            syn = IP(src=source, dst=destination) / TCP(sport=sport, dport=dport, flags="S", seq=1, window=8192)
+            came = trace.send(1 - side, syn, talk.plain)
+            answer = IP(src=came.dst, dst=came.src) / TCP(sport=dport, dport=came[TCP].sport, flags="SA", seq=1, ack=2)
+            trace.send(side, answer, talk.plain)
+            talk.say(1 - side, b"200 fine\r\n" if side == 0 else b"NOOP\r\n")
+            talk.say(side, b"NOOP\r\n" if side == 0 else b"200 fine\r\n")
+        talk.part()
+
+    return scenario
+
+
+ACTIVE = (0, b"PORT 10,0,0,1,156,65\r\n")
+EXTENDED = (0, b"EPRT |1|10.0.0.1|40001|\r\n")
+PASSIVE = (1, b"227 Entering Passive Mode (198,51,100,1,100,10).\r\n")
+EXTENDED_PASSIVE = (1, b"229 Entering Extended Passive Mode (|||25610|)\r\n")
+
+
+def test_ftp_behind_another_source():
+    to_public = [(*line, (SERVER, 20, PUBLIC, 40001)) for line in (ACTIVE, EXTENDED)]
+    passive = [(*line, (CLIENT, sport, SERVER, 25610)) for line, sport in ((PASSIVE, 3333), (EXTENDED_PASSIVE, 3334))]
+    for commands in ([to_public[0], passive[0]], [passive[1], to_public[1]]):
+        both(ftp(SERVER, commands), "", *SOURCES["snat"])
+
+
+def test_ftp_behind_another_destination():
+    active = [(*line, (SERVER, 20, CLIENT, 40001)) for line in (ACTIVE, EXTENDED)]
+    to_virtual = [
+        (*line, (CLIENT, sport, VIRTUAL, 25610)) for line, sport in ((PASSIVE, 3333), (EXTENDED_PASSIVE, 3334))
+    ]
+    for commands in ([active[0], to_virtual[0]], [to_virtual[1], active[1]]):
+        both(ftp(VIRTUAL, commands), TO_SERVER[0], "", TO_SERVER[1])
