@@ -81,7 +81,7 @@ class Pipeline:
                 verdict["mark"] = packet["mark"] = int(verdict["mark"]) & ~ct.mark.mask | ct.mark.value
                 tables.entries(self.tracker.table)["mark"][verdict["record"]] = verdict["mark"]
             return verdict  # tracked there already
-        asked = rules_compile._asked(ct)
+        asked = rules_compile.asked(ct)
         self._kept = [asked]
         action = 0 if asked is None else asked.ctypes.data
         verdict = self.tracker.track(data, zone, ct.commit, now_ms, action)
