@@ -66,7 +66,7 @@ class connect:
             async with asyncio.timeout(self._timeout_s):
                 _, stream = await loop.create_unix_connection(_Stream, self._path)
         except OSError as error:  # of which TimeoutError is one
-            raise NoServiceError(f"no service answers at {self._path}: {error.strerror or 'timed out'}") from error
+            raise NoServiceError.at(self._path, error) from error
         return Client(stream, self._timeout_s)
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from .errors import Exit
+from .nearest import hint
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Command(NamedTuple):
@@ -70,8 +74,28 @@ class LazyGroup(click.Group):
         """Import the room of a command and return its command; None for a name that is not in the table."""
         if cmd_name not in COMMANDS:
             return None
+        from . import examples
+
         room, _, attribute = COMMANDS[cmd_name].target.partition(":")
-        return getattr(import_module(room), attribute)
+        return examples.show(getattr(import_module(room), attribute), cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; of one that is not there say which is the nearest."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            near = hint(args[0], COMMANDS)
+            ctx.fail(f"No such command {args[0]!r}{near}. `zonetrack --help` lists all.")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names of commands from the table, without importing any of them."""
+        from click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(name, help=command.help) for name, command in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without importing any of them."""

@@ -58,6 +58,15 @@ class NoServiceError(ZonetrackError):
 
     exit_code = Exit.NO_SERVICE
 
+    @classmethod
+    def at(cls, path: str, error: OSError | None) -> NoServiceError:
+        """Return the error for a socket that cannot be reached, with what to do about it."""
+        why = "it does not answer in time" if error is None or not error.errno else error.strerror
+        cure = "start one with `zonetrack serve`, or say with --socket or --instance which is meant"
+        if isinstance(error, PermissionError):
+            cure = "ask its owner, or become a member of the group that its key control.group names"
+        return cls(f"no service answers at {path}: {why}; {cure}")
+
 
 class LocalProtocolError(ZonetrackError):
     """We were about to send what must not be sent; nothing was sent."""

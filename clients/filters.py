@@ -20,6 +20,7 @@ from typing import Any, TypedDict, Unpack
 
 from .connections import PEER_STATES, PROTOCOLS, SCTP_STATES, TCP_STATES
 from .errors import BadParameterError, UnknownParameterError
+from .nearest import hint
 
 U32_MAX = (1 << 32) - 1
 U16_MAX = (1 << 16) - 1
@@ -87,7 +88,10 @@ def protocol(value: Any) -> int:
     try:
         return number(value, U8_MAX)
     except ValueError:
-        raise ValueError(f"a number from 0 to 255, or one of {', '.join(PROTOCOLS.values())}, not {value!r}") from None
+        near = hint(str(value), PROTOCOLS.values())
+        raise ValueError(
+            f"a number from 0 to 255, or one of {', '.join(PROTOCOLS.values())}, not {value!r}{near}"
+        ) from None
 
 
 def address(value: Any) -> str:
@@ -110,7 +114,7 @@ def state(value: Any) -> str:
     """Return the name of a state of TCP or SCTP."""
     found = value.upper() if isinstance(value, str) else None
     if found not in STATES:
-        raise ValueError(f"one of {', '.join(STATES)}, not {value!r}")
+        raise ValueError(f"one of {', '.join(STATES)}, not {value!r}{hint(str(value).upper(), STATES)}")
     return found
 
 

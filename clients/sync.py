@@ -49,7 +49,7 @@ def connect(socket: str | None = None, instance: str | None = None, timeout_s: f
         stream.connect(path)
     except OSError as error:
         stream.close()
-        raise NoServiceError(f"no service answers at {path}: {error.strerror or error}") from error
+        raise NoServiceError.at(path, error) from error
     return Client(stream, timeout_s)
 
 

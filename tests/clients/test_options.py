@@ -20,7 +20,10 @@ HEAVY = {"numba", "numpy", "rich", "asyncio", "uvloop", "llvmlite"}
 def test_without_a_service(command, tmp_path):
     code, out, err = run(*command, "--socket", tmp_path / "none")
     assert (code, out) == (Exit.NO_SERVICE, "")
-    assert err == f"Error: no service answers at {tmp_path}/none: No such file or directory\n"
+    assert err == (
+        f"Error: no service answers at {tmp_path}/none: No such file or directory; "
+        "start one with `zonetrack serve`, or say with --socket or --instance which is meant\n"
+    )
 
 
 def test_a_path_that_is_too_long(tmp_path):
