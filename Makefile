@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted wheel model model-all conformance sim sim-pairs faults bench docs clean
+.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults bench docs clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
 PLAYED := --instance play --socket $(MADE)/play.sock
@@ -50,7 +50,12 @@ interpreted: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto tests/kernels tests/shm tests/sim tests/interleave tests/test_scripts.py \
 	    tests/model_based
 
-wheel: $(CHECKERS)
+# man pages and completion, for packages
+share: $(READY)
+	rm -rf packaging/share
+	$(BIN)/python -m zonetrack.clients.manual packaging/share > /dev/null
+
+wheel: $(CHECKERS) share
 	.ci/wheel $(BIN)/python
 
 # the protocol's model: its smaller scenarios, which `make test` has too; all of them, and every known flaw

@@ -117,6 +117,7 @@ class Keeper:
         self._discard = False
         self._failure = ""
         self._hurry_s = self._kill_s = self._bury_s = self._look_s = 0.0
+        self._watchdog = notify.Watchdog()
         self._turns: dict[int, tuple[int, int, int]] = {}
         self._instance: Instance
         self._queues: Queues
@@ -221,6 +222,7 @@ class Keeper:
         self._start_due(now_s)
         self._look_for_hangs(now_s)
         self._push_on(now_s)
+        self._watchdog.beat(now_s)
         if self.phase is Phase.OVER:
             return
         heard = self._wait(now_s)
@@ -266,7 +268,7 @@ class Keeper:
         """Wait for something to read, or for the next thing that is due; return the descriptors that can be read."""
         poller = select.poll()
         watched = {self._signals, self._orders}
-        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._look_s]
+        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._look_s, self._watchdog.due_s]
         for child in self._children:
             watched |= {child.pidfd, child.ready}
             if child.course.life is Life.WAITING:

@@ -63,6 +63,21 @@ def test_as_many_workers_and_queues_as_there_may_be(serve):
     assert service.stop() == Exit.OK
 
 
+def test_a_service_manager_hears_that_it_is_ready_and_at_it(serve, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(300)
+        service = serve(environment={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"})
+        heard = set()
+        while heard < {"READY=1", "WATCHDOG=1"}:
+            heard |= set(manager.recv(4096).decode().splitlines())
+        assert f"MAINPID={service.pid}" in heard
+        service.send(signal.SIGTERM)
+        while "STOPPING=1" not in heard:
+            heard |= set(manager.recv(4096).decode().splitlines())
+    assert service.wait() == Exit.OK
+
+
 def test_metrics_are_where_they_were_when_control_is_started_again(serve):
     service = serve(environment={"ZONETRACK_METRICS_LISTEN": "127.0.0.1:0"}).until_ready()
     url = f"http://{service.about['metrics']}/metrics"

@@ -28,6 +28,28 @@ def test_each_word(manager):
     assert stopping == ["STOPPING=1", "STATUS=draining"]
 
 
+def test_the_watchdog_is_told_twice_in_its_time(manager):
+    watchdog = notify.Watchdog({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())})
+    watchdog.beat(100.0)
+    assert (manager.recv(4096), watchdog.due_s) == (b"WATCHDOG=1", 101.5)
+    watchdog.beat(101.0)
+    with pytest.raises(BlockingIOError):
+        manager.recv(4096)
+    watchdog.beat(101.5)
+    assert manager.recv(4096) == b"WATCHDOG=1"
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"WATCHDOG_USEC": "soon"}, {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}]
+)
+def test_a_watchdog_that_is_not_ours_is_told_nothing(manager, environment):
+    watchdog = notify.Watchdog(environment)
+    watchdog.beat(100.0)
+    assert watchdog.due_s == 0.0
+    with pytest.raises(BlockingIOError):
+        manager.recv(4096)
+
+
 @pytest.mark.parametrize("path", ["", "relative", "/nowhere/to/be/found"])
 def test_nobody_listens(path, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", path)
