@@ -143,7 +143,7 @@ class Keeper:
             self._instance = house.enter_context(opening.hold(self.config))
             house.callback(self._put_away)
             warmup.ensure()
-            warmup.load("poll.poll", "late.abandon", "repair.repair", *control.PIECES)
+            warmup.load("poll.poll", "sweep.sweep", "late.abandon", "repair.repair", *control.PIECES)
             settings.apply(self._instance.table, self.config)
             opened = [house.enter_context(made) for made in ports.open_ports(self.config)]
             self._queues = Queues(opened, workers=self.config.workers)

@@ -23,7 +23,9 @@ from ..shm.layout import (
 )
 from ..shm.reasons import Reason
 from ..shm.views import Table
+from . import sweeping
 from .policies import Policies
+from .runner import now_ms
 from .zone_settings import ZoneSettings
 
 COUNTED = {reason: reason.name.lower() for reason in Reason if reason is not Reason.NONE}
@@ -128,6 +130,7 @@ class Stats:
             "expectations": int(self._expectations["count"][0]),
             "table_bytes": geometry.total_bytes,
             "reasons_without_zone": self.reasons_without_zone(),
+            "sweep": sweeping.figures(self.table, int(now_ms())),
         }
 
     # -------------------------------------------------------------------------------------------- zones

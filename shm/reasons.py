@@ -81,6 +81,12 @@ class Reason(IntEnum):
     TCP_SEQ_CHK_BYPASS = 73
     SWEEP_VISITED = 74
     SWEEP_CYCLES = 75
+    SWEEP_LOOKED = 106  # records whose hint was due
+    SWEEPS = 107  # by workers
+    SWEEPS_100_US = 108  # of these, that took so long at most
+    SWEEPS_1_MS = 109
+    SWEEPS_10_MS = 110
+    SWEEP_NS = 111  # that all took together
     FRAGMENTS_ACCEPTED = 76  # taken to wait for the rest, or as the last of it
     FRAGMENTS_COMPLETED = 77  # of datagrams that became whole
     FRAGMENTS_EXPIRED = 78

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import tables
 from tables import BUSY, NONE, Participant
+from zonetrack.kernels import sweep
+from zonetrack.kernels.jit import JIT
+from zonetrack.kernels.words import u64
 from zonetrack.shm import roster
 from zonetrack.shm.layout import BLOCK_RECORDS, DUE_UNIT_MS, SETTINGS_DEFAULT, UNLIMITED, USED, Kind, Setting, Slab
 from zonetrack.shm.reasons import Reason
@@ -138,6 +141,35 @@ def test_a_dead_record_is_its_deleters(table, me):
     tables.assert_at_rest(table)
 
 
+def test_what_was_looked_at_is_not_looked_at_again_before_its_new_hint(table, me):
+    me.made(tables.keys(50), expiry_ms=1600)
+    me.refresh(tables.keys(50), 8000)
+    looked = []
+    for now_ms in (1599, 1600, 1600, 5000, 7999, 8000, 8000):
+        me.sweep(now_ms)
+        looked.append(me.counter(Reason.SWEEP_LOOKED))
+    assert looked == [0, 50, 50, 50, 50, 100, 100]
+    tables.assert_at_rest(table)
+
+
+def test_who_inserts_beside_a_sweep_in_slices_finds_room(table, me):
+    """As much as the counts allow, for what one frees another takes."""
+    other = Participant(table)
+    tables.totals(table)["limit"] = 600
+    made, now_ms = 0, 1600
+    for _ in range(6):
+        room = 600 - int(tables.totals(table)["count"])
+        reasons, _ = other.make(tables.keys(room + 5, first=made), expiry_ms=now_ms)
+        assert reasons.tolist() == [Reason.NONE] * room + [Reason.FULL] * 5
+        made += room
+        now_ms += 1600
+        for _ in range(3):
+            me.sweep(now_ms, budget=BLOCK_RECORDS)
+            other.sweep(now_ms, budget=BLOCK_RECORDS)
+    assert made > 600
+    tables.assert_at_rest(table)
+
+
 # ------------------------------------------------------------------------------------------------ locks not had
 def test_a_record_whose_lock_is_held_is_left_for_the_next_cycle(table, me):
     records = me.made(tables.keys(3), expiry_ms=1600)
@@ -201,6 +233,21 @@ def test_a_budget_is_rounded_up_to_blocks(budget, blocks, table, me):
     me.sweep(0, budget)
     assert me.counter(Reason.SWEEP_VISITED) == blocks * BLOCK_RECORDS
     assert me.place["sweep_cursor"] == blocks
+
+
+def test_a_call_that_has_freed_much_ends_and_the_next_goes_on_there(monkeypatch):
+    most = int(sweep.FREED_MAX)
+    if not JIT:
+        most = 256
+        monkeypatch.setattr(sweep, "FREED_MAX", u64(most))
+    table = tables.small(3 * most)
+    me = Participant(table)
+    me.made(tables.keys(3 * most), expiry_ms=1600)
+    freed = []
+    while not freed or freed[-1]:
+        freed.append(me.sweep(1600))
+    assert freed[:-1] == [most] * 3
+    tables.assert_at_rest(table)
 
 
 def test_a_call_goes_round_once_at_most(table, me):

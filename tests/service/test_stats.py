@@ -60,7 +60,7 @@ def test_zones_that_are_in_use_or_set_are_shown(table, stats):
         {"zone": 2, "count": 0, "limit": 10, "limit_is_own": True} | common,
         {"zone": 3, "count": 0, "limit": 99, "limit_is_own": False}
         | {"policy": 7, "policy_name": None, "settings_are_own": True, "reasons": {}}
-        | {"settings": settings | {"loose": False, "profile": "ovs", "max_retrans": 5}},
+        | {"settings": settings | {"loose": False, "profile": "ovs", "max_retrans": 5, "on_full": "reject"}},
         {"zone": 4, "count": 0, "limit": 99, "limit_is_own": False} | common | {"settings_are_own": True},
     ]
 

@@ -5,7 +5,6 @@ import select
 import signal
 import time
 
-import numpy as np
 import ports
 import pytest
 from zonetrack.clients.errors import Exit
@@ -177,26 +176,6 @@ def test_a_worker_without_queues_sleeps_and_ends(place):
     at.until_ready()
     at.child.ask_to_stop(0.0)
     assert at.end() == Exit.OK
-
-
-@pytest.mark.parametrize(
-    ("count", "limit", "freed", "passed_ms", "share"),
-    [
-        (0, 2000, False, 100, "calm"),
-        (0, 2000, False, 1, "none"),
-        (0, 2000, True, 1, "behind"),
-        (1900, 2000, False, 1, "behind"),
-    ],
-)
-def test_how_much_is_swept(place, count, limit, freed, passed_ms, share):
-    worker = place(queues=0).worker
-    totals = worker.table.array(Region.CONTROL, "globals", GLOBAL)
-    totals["count"], totals["limit"] = count, limit
-    counters = np.zeros(128, "u8")
-    worker._to_sweep(1000, counters)
-    counters[:] = freed
-    slots = {"calm": worker._slots, "behind": worker._slots_behind, "none": 0}
-    assert worker._to_sweep(1000 + passed_ms, counters) == slots[share]
 
 
 def test_a_worker_goes_by_rules_and_lets_go_of_them(place):
