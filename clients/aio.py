@@ -5,26 +5,34 @@
         one, two = await asyncio.gather(ct.count(zone=1), ct.count(zone=2))
         async for connection in ct.connections(zone=5): ...
 
-A client belongs to one event loop.  What comes without being asked for is not for this library.
+        async for event in ct.events(zone=5): ...            # what happens from now on
+
+A client belongs to one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from . import address
 from .connections import Connection
 from .errors import NoServiceError, TookTooLongError, ZonetrackError
+from .events import NOTICE, Batch, Event, Reading, subscription
 from .filters import Filter, wire_filter
 from .methods import Methods, whole
 from .pages import Page, Walk, joined
 from .session import Answer, Session
+from .wire import Notification
 
 if TYPE_CHECKING:
     import numpy as np
 
+NOTICES_MAX = 16
+"""Notifications that wait to be taken; with more, nothing is read, and the service will notice."""
 TIMEOUT_S = 30.0
 """Longer than any walk over a full table of a usual size."""
 
@@ -79,6 +87,9 @@ class _Stream(asyncio.Protocol):
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.error: ZonetrackError | None = None
         self.transport: Any = None
+        self.notices: deque[Any] = deque()
+        """Parameters of notifications of events that came, and nobody has taken yet."""
+        self.noticed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -98,15 +109,43 @@ class _Stream(asyncio.Protocol):
     def _take(self, data: bytes) -> None:
         try:
             for message in self.session.receive(data):
-                if isinstance(message, Answer) and not (waiter := self.awaited.pop(message.id)).done():
+                if not isinstance(message, Answer):
+                    self._note(message)
+                elif not (waiter := self.awaited.pop(message.id)).done():
                     waiter.set_result(message)
         except ZonetrackError as error:
             self.give_up(error)
             self.transport.close()
 
+    def _note(self, message: Notification) -> None:
+        """Keep a notification for who reads events; who does not take them holds up what comes behind."""
+        if message.method == NOTICE:
+            self.notices.append(message.params)
+            self.noticed.set()
+            if len(self.notices) == NOTICES_MAX:
+                self.transport.pause_reading()
+
+    async def next_notice(self) -> Any:
+        """Return the parameters of the next notification of events."""
+        while not self.notices:
+            if self.error is not None:
+                raise self.error
+            self.noticed.clear()
+            await self.noticed.wait()
+        if len(self.notices) == NOTICES_MAX and not self.transport.is_closing():
+            self.transport.resume_reading()
+        return self.notices.popleft()
+
+    def forget_notices(self) -> None:
+        """Throw away what nobody will take."""
+        if len(self.notices) >= NOTICES_MAX and not self.transport.is_closing():
+            self.transport.resume_reading()
+        self.notices.clear()
+
     def give_up(self, error: ZonetrackError) -> None:
         """Tell everyone who waits that no answer will come."""
         self.error = error
+        self.noticed.set()
         waiters, self.awaited = self.awaited, {}
         for waiter in waiters.values():
             if not waiter.done():
@@ -151,6 +190,50 @@ class Client(Methods):
     async def dump(self, limit: int | None = None, **filter: Unpack[Filter]) -> np.ndarray:
         """Return the connections that are meant as a numpy structured array, one row each; no more than ``limit``."""
         return joined([page async for page in self.pages(limit, **filter)])
+
+    # ------------------------------------------------------------------------------------------------ events
+    async def event_batches(
+        self, kinds: Sequence[str] | None = None, *, timeout_s: float | None = None, **filter: Unpack[Filter]
+    ) -> AsyncIterator[Batch]:
+        """Yield what happens to connections from now on, in batches as they come, until you stop.
+
+        There is one subscription on a connection: a later one takes the place of this.  The first batch is empty, and says
+        from which sequence number on all is told.  While nobody takes batches, answers to requests wait behind them.
+
+        Args:
+            kinds: of ``new``, ``update``, ``destroy``; None: all.
+            timeout_s: longest wait for the next; None: no limit.
+            filter: which connections.
+
+        Raises:
+            TookTooLongError: nothing happened for so long.
+            NoServiceError: the service has hung up.
+        """
+        self._stream.forget_notices()
+        reading = Reading(await self.call("events.subscribe", subscription(kinds, dict(filter))))
+        try:
+            yield Batch(0, reading.sequence, b"", reading)
+            while True:
+                try:
+                    async with asyncio.timeout(timeout_s):
+                        params = await self._stream.next_notice()
+                except TimeoutError:
+                    raise TookTooLongError(f"nothing happened in {timeout_s} s") from None
+                yield reading.batch(params)
+        finally:
+            self._stream.forget_notices()
+            if self._stream.error is None:
+                with contextlib.suppress(ZonetrackError):  # it is over anyway
+                    await self.call("events.unsubscribe", {})
+            self._stream.forget_notices()
+
+    async def events(
+        self, kinds: Sequence[str] | None = None, *, timeout_s: float | None = None, **filter: Unpack[Filter]
+    ) -> AsyncIterator[Event]:
+        """Yield what happens to connections from now on, as dicts; arguments as of ``event_batches``."""
+        async for batch in self.event_batches(kinds, timeout_s=timeout_s, **filter):
+            for event in batch.events():
+                yield event
 
     # ------------------------------------------------------------------------------------------------ requests
     async def _call(self, method: str, params: dict[str, Any], pick: Callable[[Any], Any] = whole, /) -> Any:

@@ -33,6 +33,7 @@ COMMANDS = {
     "count": Command("zonetrack.clients.connection_commands:count_command", "Count connections."),
     "delete": Command("zonetrack.clients.connection_commands:delete_command", "Delete connections."),
     "flush": Command("zonetrack.clients.connection_commands:flush_command", "Be rid of all connections, or a zone's."),
+    "events": Command("zonetrack.clients.events_command:command", "Show what happens to connections, as it happens."),
     "expectations": Command(
         "zonetrack.clients.expectations_command:command", "List the connections that helpers have foretold."
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,9 @@ from .connections import HEADINGS, Connection, row
 from .filters import Filter
 from .formats import LINES, ovs
 from .options import ZONE, as_json, print_json, reach, where, which
+from .pages import Page
 
-FORMATS = ("table", *LINES, "json")
+FORMATS = ("table", *LINES, "json", "csv", "parquet")
 COUNT_MAX = (1 << 32) - 1
 
 
@@ -38,10 +39,16 @@ def list_command(
     statistics: bool,
     **filter: Any,
 ) -> None:
-    """List connections: as a table, or as the lines of Linux's conntrack or of Open vSwitch's dpctl."""
+    """List connections: as a table, the lines of Linux's conntrack or of Open vSwitch's dpctl, JSON, CSV or Parquet."""
     if (more or statistics) and form != "ovs":
         raise click.UsageError("--more and --statistics are of --format ovs")
+    if form == "parquet" and sys.stdout.isatty():
+        raise click.UsageError("Parquet is not for a terminal: redirect it to a file")
     with reach(socket, instance) as ct:
+        if not as_json and form in WRITERS and not more and not statistics:
+            count = WRITERS[form](ct.pages(limit, **wanted(filter)))
+            click.echo(f"{count:,} connections", err=True)
+            return
         found = Counted(ct.connections(limit, **wanted(filter)))
         if as_json or form == "json":
             write(documents(found))
@@ -52,6 +59,48 @@ def list_command(
             write(f"{line(connection)}\n" for connection in found)
     if form != "json" and not as_json:
         click.echo(f"{found.count:,} connections", err=True)
+
+
+def _as_lines(form: str) -> Callable[[Iterable[Page]], int]:
+    """Return a function that writes pages as lines, and returns how many connections there were."""
+
+    def write_pages(pages: Iterable[Page]) -> int:
+        from . import lines
+
+        count = 0
+        for page in pages:
+            found = list(lines.of_page(page, form))
+            count += len(found)
+            sys.stdout.write("".join(found))
+        sys.stdout.flush()
+        return count
+
+    return write_pages
+
+
+def _as_csv(pages: Iterable[Page]) -> int:
+    from .columns import write_csv
+
+    count = write_csv(pages, sys.stdout)
+    sys.stdout.flush()
+    return count
+
+
+def _as_parquet(pages: Iterable[Page]) -> int:
+    from .columns import write_parquet
+
+    count = write_parquet(pages, sys.stdout.buffer)
+    sys.stdout.flush()
+    return count
+
+
+WRITERS: dict[str, Callable[[Iterable[Page]], int]] = {
+    "conntrack": _as_lines("conntrack"),
+    "ovs": _as_lines("ovs"),
+    "csv": _as_csv,
+    "parquet": _as_parquet,
+}
+"""Formats that are written page by page, without a dict for each connection."""
 
 
 class Counted:

@@ -18,11 +18,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "send": (("send lab capture.pcap", "Push a capture through a port, and report verdicts."),),
     "list": (
         ("list --proto tcp --state ESTABLISHED --limit 20", "Twenty established TCP connections."),
+        ("list --zone 0 --format csv", "A column for each thing; also parquet."),
         ("list --src 192.0.2.0/24 --format conntrack", "Those that a network has opened, as conntrack -L prints them."),
     ),
     "count": (("count --zone 0 --unreplied", "How many of zone 0 nobody has answered."),),
     "delete": (("delete --src 192.0.2.1 --proto udp", "Be rid of what one host has opened over UDP."),),
     "flush": (("flush --zone 0", "Empty a zone, whatever its size."),),
+    "events": (
+        ("events --type new,destroy --zone 5", "What begins and ends in a zone, in the lines of conntrack -E."),
+        ("events --count 10 --json", "The next ten events, for programs."),
+    ),
     "expectations": (("expectations --zone 0", "Connections that helpers of zone 0 have foretold."),),
     "limits": (("limits show", "Limits beside counts."),),
     "limits show": (("limits show --zone 0", "The limit of a zone."),),

@@ -1,4 +1,4 @@
-"""Connections as lines of text: as Linux's ``conntrack -L`` prints them, as Open vSwitch's dump-conntrack does, as JSON.
+"""Connections as lines of text: as Linux's ``conntrack`` prints them, as Open vSwitch's dump-conntrack does, as JSON.
 
 Scripts read those two; so their lines are kept to the byte.  What we know and they have no word for is left out.
 """
@@ -42,7 +42,44 @@ def conntrack(connection: Connection) -> str:
     return " ".join(words)
 
 
-def _conntrack_tuple(flow: dict[str, Any], protocol: int) -> str:
+EVENT_HEADS = {"new": "[NEW]", "update": "[UPDATE]", "destroy": "[DESTROY]"}
+
+
+def conntrack_event(event: dict[str, Any]) -> str:
+    """Return the line of ``conntrack -E``; of a gap, which it does not know, ``GAP`` and how many events were lost.
+
+    What the kernel does not send with an event is not there: counters but at the end, the state but where it changed, a mark
+    of 0, a timeout that is over.
+
+    Source:
+        Linux 6.18, net/netfilter/nf_conntrack_netlink.c, ctnetlink_conntrack_event; libnetfilter_conntrack 1.0.9 as above.
+    """
+    kind = event["event"]
+    if kind == "gap":
+        return f"GAP {event['lost']}"
+    is_over = kind == "destroy"
+    proto = event["proto"] if event["proto"] in CONNTRACK_PROTOCOLS else "unknown"
+    words = [f"{EVENT_HEADS[kind]:>9} {proto:<8} {event['proto_num']}"]
+    if event["timeout"] or not is_over:
+        words.append(str(event["timeout"]))
+    if "state" in event and (kind != "update" or "state" in event.get("changes", ())):
+        words.append(event["state"])
+    words.append(_conntrack_tuple(event["orig"], event["proto_num"], is_over))
+    if "seen_reply" not in event["status"]:
+        words.append("[UNREPLIED]")
+    words.append(_conntrack_tuple(event["reply"], event["proto_num"], is_over))
+    if "assured" in event["status"]:
+        words.append("[ASSURED]")
+    if "mark" in event or "mark" in event.get("changes", ()):
+        words.append(f"mark={event.get('mark', 0)}")
+    if event["zone"]:
+        words.append(f"zone={event['zone']}")
+    if "helper" in event and not is_over:
+        words.append(f"helper={event['helper']}")
+    return " ".join(words)
+
+
+def _conntrack_tuple(flow: dict[str, Any], protocol: int, counted: bool = True) -> str:
     text = "src={src} dst={dst}".format(**flow)
     if "sport" in flow:
         text += " sport={sport} dport={dport}".format(**flow)
@@ -50,6 +87,8 @@ def _conntrack_tuple(flow: dict[str, Any], protocol: int) -> str:
         text += " type={type} code={code} id={id}".format(**flow)
     elif protocol == GRE:
         text += f" srckey=0x{flow.get('srckey', 0):x} dstkey=0x{flow.get('dstkey', 0):x}"
+    if not counted:
+        return text
     return text + " packets={packets} bytes={bytes}".format(**flow)
 
 

@@ -23,6 +23,13 @@ class Page(NamedTuple):
     states: Sequence[str]  # names of TCP's states
     status: Mapping[str, int]  # names of status bits
     parents: Mapping[int, dict[str, Any]] = {}  # what is shown of parents, by their ids
+    sequence: int = 0  # all events up to this number have happened to what is shown; of a later page, at least these
+
+    def array(self) -> np.ndarray:
+        """Return the connections as a numpy structured array."""
+        import numpy as np
+
+        return np.frombuffer(self.records, [(name, kind, tuple(shape)) for name, kind, shape in self.fields])
 
     def connections(self) -> Iterator[Connection]:
         """Yield the connections as dicts.
@@ -72,7 +79,8 @@ class Walk:
                 "states": list(states),
                 "status": dict(status),
             }:
-                page = Page(records, fields, states, status, _by_id(result.get("parents", [])))
+                parents = _by_id(result.get("parents", []))
+                page = Page(records, fields, states, status, parents, result.get("sequence", 0))
             case _:
                 raise RemoteProtocolError("an answer to dump that is no page")
         rows = Rows(fields)
@@ -98,5 +106,4 @@ def joined(pages: Sequence[Page]) -> np.ndarray:
 
     if not pages:
         return np.zeros(0, [("id", "<u8")])
-    dtype = np.dtype([(name, kind, tuple(shape)) for name, kind, shape in pages[0].fields])
-    return np.concatenate([np.frombuffer(page.records, dtype) for page in pages])
+    return np.concatenate([page.array() for page in pages])

@@ -4,23 +4,28 @@
         ct.flush(zone=7)
         table = ct.dump(zone=5)                          # numpy structured array, one row a connection
 
-A client belongs to one thread.  What comes in between answers without being asked for is not for this library.
+    for event in ct.events(zone=5): ...                  # what happens from now on
+
+A client belongs to one thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket as sockets
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from . import address
 from .connections import Connection
-from .errors import NoServiceError, RemoteProtocolError, TookTooLongError
+from .errors import NoServiceError, RemoteProtocolError, TookTooLongError, ZonetrackError
+from .events import NOTICE, Batch, Event, Reading, subscription
 from .filters import Filter, wire_filter
 from .methods import Methods, whole
 from .pages import Page, Walk, joined
-from .session import Answer, Session
+from .session import Answer, Session, State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +66,8 @@ class Client(Methods):
         self._stream = stream
         self._timeout_s = timeout_s
         self._session = Session()
+        self._notices: deque[Any] = deque()
+        """Parameters of notifications of events that came, and nobody has taken yet."""
 
     def __enter__(self) -> Client:
         return self
@@ -89,6 +96,62 @@ class Client(Methods):
         """Return the connections that are meant as a numpy structured array, one row each; no more than ``limit``."""
         return joined(list(self.pages(limit, **filter)))
 
+    # ------------------------------------------------------------------------------------------------ events
+    def event_batches(
+        self, kinds: Sequence[str] | None = None, *, timeout_s: float | None = None, **filter: Unpack[Filter]
+    ) -> Iterator[Batch]:
+        """Yield what happens to connections from now on, in batches as they come, until you stop.
+
+        There is one subscription on a connection: a later one takes the place of this.  The first batch is empty, and says
+        from which sequence number on all is told.
+
+        Args:
+            kinds: of ``new``, ``update``, ``destroy``; None: all.
+            timeout_s: longest wait for the next; None: no limit.
+            filter: which connections.
+
+        Raises:
+            TookTooLongError: nothing happened for so long.
+            NoServiceError: the service has hung up.
+        """
+        self._notices.clear()
+        reading = Reading(self.call("events.subscribe", subscription(kinds, dict(filter))))
+        try:
+            yield Batch(0, reading.sequence, b"", reading)
+            while True:
+                until = None if timeout_s is None else time.monotonic() + timeout_s
+                yield reading.batch(self._next_notice(until, timeout_s))
+        finally:
+            if self._session.state in (State.IDLE, State.WAITING):
+                with contextlib.suppress(ZonetrackError):  # it is over anyway
+                    self.call("events.unsubscribe", {})
+            self._notices.clear()
+
+    def events(
+        self, kinds: Sequence[str] | None = None, *, timeout_s: float | None = None, **filter: Unpack[Filter]
+    ) -> Iterator[Event]:
+        """Yield what happens to connections from now on, as dicts; arguments as of ``event_batches``."""
+        for batch in self.event_batches(kinds, timeout_s=timeout_s, **filter):
+            yield from batch.events()
+
+    def _next_notice(self, until: float | None, timeout_s: float | None) -> Any:
+        self._stream.settimeout(None)
+        while not self._notices:
+            try:
+                data = self._receive(until)
+            except TookTooLongError:
+                raise TookTooLongError(f"nothing happened in {timeout_s} s") from None
+            for message in self._session.receive(data):
+                self._note(message)
+            if not data:
+                raise NoServiceError("the service has hung up")
+        return self._notices.popleft()
+
+    def _note(self, message: Any) -> None:
+        """Keep a notification for who reads events."""
+        if not isinstance(message, Answer) and message.method == NOTICE:
+            self._notices.append(message.params)
+
     # ------------------------------------------------------------------------------------------------ requests
     def _call(self, method: str, params: dict[str, Any], pick: Callable[[Any], Any] = whole, /) -> Any:
         id, packed = self._session.ask(method, params)
@@ -113,10 +176,15 @@ class Client(Methods):
         return self._await(id, until)
 
     def _await(self, id: int, until: float | None) -> Answer:
+        found = None
         while True:
             for message in self._session.receive(self._receive(until)):
                 if isinstance(message, Answer) and message.id == id:
-                    return message
+                    found = message
+                else:
+                    self._note(message)
+            if found is not None:
+                return found
 
     def _receive(self, until: float | None) -> bytes:
         try:

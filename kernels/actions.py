@@ -13,9 +13,24 @@ link to one back that was not taken off the free list yet; whoever is killed ove
 
 from __future__ import annotations
 
-from ..shm.layout import ACTION, EXTENSION, NO_RECORD, ActionFlag, CtState, Life, PacketKind, Status, Step, Way, offset
+from ..shm.layout import (
+    ACTION,
+    EXTENSION,
+    NO_RECORD,
+    ActionFlag,
+    Change,
+    CtState,
+    End,
+    EventKind,
+    Life,
+    PacketKind,
+    Status,
+    Step,
+    Way,
+    offset,
+)
 from ..shm.reasons import Reason
-from . import delete_list, entries, index, intents, locks, memory, nat
+from . import delete_list, entries, events, index, intents, locks, memory, nat
 from .jit import inlined, kernel
 from .stages import key_of, parsed_of
 from .verdicts import verdict_at
@@ -28,6 +43,7 @@ _ERROR = u64(PacketKind.ICMP_ERROR)
 _INV = u64(CtState.INV)
 _NO_RECORD = u64(NO_RECORD)
 _REPLY = u64(Way.REPLY)
+_REPLACED = u64(End.REPLACED)
 _LABEL, _LABEL_MASK = offset(ACTION, "label"), offset(ACTION, "label_mask")
 _ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
 _LABEL_OF_EXTENSION = offset(EXTENSION, "label")
@@ -46,13 +62,16 @@ def _has_label(action):
 
 @kernel
 def _write_label(extension, action):
-    """Change the label of an extension."""
+    """Change the label of an extension; returns whether it is another then."""
+    changed = ZERO
     label = extension + _LABEL_OF_EXTENSION
     for i in range(2):
         word = u64(8 * i)
         before = memory.read64(label + word)
         value, mask = memory.le64(action + _LABEL + word), memory.le64(action + _LABEL_MASK + word)
         memory.write64(label + word, _changed(before, value, mask))
+        changed |= before ^ _changed(before, value, mask)
+    return changed != ZERO
 
 
 # ------------------------------------------------------------------------------------------------ a new connection
@@ -107,7 +126,7 @@ def force(views, action, i):
     if status & nat.TRANSLATED != ZERO:
         way = nat.way_of(nat.see(views, entry, key, high_is_source != ZERO))
     if way == _REPLY:
-        delete_list.mark(views, record)
+        delete_list.end(views, record, _REPLACED)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
 
@@ -141,12 +160,18 @@ def apply(views, action, verdict_address):
     life = memory.acquire64(entry + entries.LIFE)
     if entries.state_of(life) == u64(Life.LIVE) and entries.incarnation_of(life) == u64(verdict.incarnation):
         fields = entries.entry_at(entry)
-        fields.mark = _changed(u64(fields.mark), u64(asked.mark), mark_mask) & LOW_32
+        before, changes = u64(fields.mark), ZERO
+        fields.mark = _changed(before, u64(asked.mark), mark_mask) & LOW_32
         verdict.mark = fields.mark
+        if u64(fields.mark) != before:
+            changes = u64(Change.MARK)
         if has_label:
             if entries.with_extension(views, record):
-                _write_label(entries.extension_of(views, entry), action)
+                if _write_label(entries.extension_of(views, entry), action):
+                    changes |= u64(Change.LABEL)
             else:
                 verdict.reason = u64(Reason.EXTENSION_FULL)
+        if changes != ZERO and events.are_wanted(views, EventKind.UPDATE):
+            events.updated(views, record, changes)
     locks.drop(entry + entries.LOCK)
     intents.done(views)

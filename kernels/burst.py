@@ -18,7 +18,7 @@ is held; within one, one record's lock, or the segments of an insert.
 
 from __future__ import annotations
 
-from ..shm.layout import FRAME_BYTES, VERDICT_BYTES, CtState, FrameFlag, Setting, Status, Way
+from ..shm.layout import FRAME_BYTES, VERDICT_BYTES, CtState, End, EventKind, FrameFlag, Setting, Status, Way
 from ..shm.reasons import Reason
 from . import (
     actions,
@@ -26,6 +26,7 @@ from . import (
     counters,
     delete_list,
     entries,
+    events,
     helpers,
     incidents,
     index,
@@ -59,6 +60,8 @@ _TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
 _NONE = u64(Reason.NONE)
 _COMMIT = u64(FrameFlag.COMMIT)
 _OFFSETS = u64(Status.SEQUENCE_OFFSETS)
+_UPDATE = u64(EventKind.UPDATE)
+_EXPIRED, _REPLACED, _CLOSED = u64(End.EXPIRED), u64(End.REPLACED), u64(End.CLOSED)
 _BOUNDED = outcome.SHORTEN | outcome.SINCE_BEGUN
 
 
@@ -139,7 +142,7 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
     entry = entries.address(views, record)
     fields = entries.entry_at(entry)
     if _is_expired(entry, settings, now_ms):
-        delete_list.mark(views, record)
+        delete_list.end(views, record, _EXPIRED)
         locks.drop(entry + entries.LOCK)
         counters.count(views, Reason.EXPIRED_ON_LOOKUP)
         return False
@@ -154,12 +157,13 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
     else:
         way = way_of(fields, u64(parsed.high_is_source), u64(parsed.can_reply))
     verdict = verdict_at(verdict_address)
+    before = entries.outline(entry)
     result = track.update(entry, way, parsed, settings, now_ms, verdict_address)
     if offsets != ZERO:
         sequences.forget(views, parsed)
     kind = outcome.kind_of(result)
     if kind == u64(Outcome.RESTART):
-        delete_list.mark(views, record)
+        delete_list.end(views, record, _REPLACED)
         locks.drop(entry + entries.LOCK)
         return False
     _refresh(views, record, entry, result, now_ms)
@@ -171,7 +175,9 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
     if translated != ZERO and kind != u64(Outcome.INVALID):
         verdict.ct_state = u64(verdict.ct_state) | nat.send_on(views, frame, parsed, entry, seen)
     if kind == u64(Outcome.DELETE):
-        delete_list.mark(views, record)
+        delete_list.end(views, record, _CLOSED)
+    elif entries.outline(entry) != before and events.are_wanted(views, _UPDATE):
+        events.compare(views, record, before)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
     counters.count(views, Reason.HIT)
@@ -191,7 +197,7 @@ def _track_error(views, frame, parsed, i, nothing_made, settings, now_ms, verdic
     entry = entries.address(views, record)
     fields = entries.entry_at(entry)
     if _is_expired(entry, settings, now_ms):
-        delete_list.mark(views, record)
+        delete_list.end(views, record, _EXPIRED)
         locks.drop(entry + entries.LOCK)
         refuse(parsed, verdict_address, u64(Reason.ICMP_UNMATCHED))
         return
@@ -274,6 +280,7 @@ def track_burst(views, frames, count, now_ms, verdicts):
         The stages: DPDK's rte_hash bulk lookup and VPP's vectors; states and windows in tcp_states and tcp_window.
     """
     memory.views_stay()
+    events.tick(views, now_ms)
     for i in range(count):
         stages.parse(views, frames, u64(i))
     for i in range(count):

@@ -21,9 +21,19 @@ Ordering
 
 from __future__ import annotations
 
-from ..shm.layout import DELETE, DELETE_BYTES, DELETE_LIST_MAX, PARTICIPANT, Life, Step, offset
+from ..shm.layout import (
+    DELETE,
+    DELETE_BYTES,
+    DELETE_LIST_MAX,
+    PARTICIPANT,
+    End,
+    EventKind,
+    Life,
+    Step,
+    offset,
+)
 from ..shm.reasons import Reason
-from . import counters, entries, index, intents, locks, memory, segments, tuples, zones
+from . import counters, entries, events, index, intents, locks, memory, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import EIGHT, LOW_8, ONE, THREE, TWO, ZERO, u64
 
@@ -41,6 +51,7 @@ _INCARNATION = offset(DELETE, "incarnation")
 _ZONE_STEP = offset(DELETE, "zone_step")
 _ZONE_SHIFT = EIGHT
 _GAPS = (57, 23, 10, 4, 1)
+_DESTROY, _DELETED = u64(EventKind.DESTROY), u64(End.DELETED)
 
 
 @inlined
@@ -117,18 +128,27 @@ def append(views, record, incarnation):
 
 
 @kernel
-def mark(views, record):
+def end(views, record, why):
     """Make a LIVE record DEAD and put it on the own list: the commit point of a delete.
 
-    The record's lock is held, and stays held; ``make_room`` said so.  Intent: MARK, record, incarnation.
+    The record's lock is held, and stays held; ``make_room`` said so.  Intent: MARK, record, incarnation.  ``why`` is an End.
     """
     entry = entries.address(views, record)
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
     intents.set_field(views, intents.INCARNATION, incarnation)
     intents.set_record(views, record, Step.MARK)
+    event = events.begin(views, record, _DESTROY, ZERO, why) if events.are_wanted(views, _DESTROY) else ZERO
     memory.release64(entry + entries.LIFE, entries.life(Life.DEAD, views.me, incarnation))
+    if event != ZERO:
+        events.finish(views, event)
     append(views, record, incarnation)
     intents.done(views)
+
+
+@inlined
+def mark(views, record):
+    """As ``end``, for who has been asked to delete it."""
+    end(views, record, _DELETED)
 
 
 @kernel

@@ -63,6 +63,8 @@ HINT = offset(ENTRY, "hint")
 PROTOCOL = offset(ENTRY, "protocol")
 EXTENSION_LINK = offset(ENTRY, "extension")
 
+assert offset(ENTRY, "state") == STATUS + 2 and offset(ENTRY, "policy") == STATUS + 3
+
 _SIZE = u64(ENTRY_BYTES)
 _EXTENSION_SIZE = u64(EXTENSION_BYTES)
 _NEXT = offset(ENTRY, "next")
@@ -91,6 +93,12 @@ extension_at = memory.record_at(EXTENSION)
 def address(views, record):
     """Return the address of an entry."""
     return views.entries + record * _SIZE
+
+
+@inlined
+def outline(entry):
+    """Return status 16 | state 8 | policy 8 of an entry: what a packet may change and people are told of."""
+    return memory.le32(entry + STATUS)
 
 
 @inlined

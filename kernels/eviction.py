@@ -25,7 +25,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ..shm.layout import LINE_SLOTS, SLOTS, Life, Setting, Slab, Status, Step
+from ..shm.layout import LINE_SLOTS, SLOTS, End, Life, Setting, Slab, Status, Step
 from ..shm.reasons import Reason
 from . import counters, delete_list, entries, intents, locks, memory, segments, tuples, zones
 from .jit import inlined, kernel
@@ -98,6 +98,7 @@ STANDS = compile_stands()
 _ASSURED, _SEEN_REPLY, _OVS = u64(Status.ASSURED), u64(Status.SEEN_REPLY), u64(Status.OVS)
 _CLOSING, _ESTABLISHED = u64(Stand.CLOSING), u64(Stand.ESTABLISHED)
 _LIVE = u64(Life.LIVE)
+_EVICTED = u64(End.EVICTED)
 _ENTRIES = u64(Slab.ENTRIES)
 _ZONE_FULL = u64(Reason.ZONE_FULL)
 _EARLY_DROP = u64(Setting.EARLY_DROP)
@@ -165,7 +166,7 @@ def _take_out(views, record, zone, reason, now_ms):
         return False
     may_go = _candidate(views, record, zone, reason, now_ms) != NOBODY
     if may_go:
-        delete_list.mark(views, record)
+        delete_list.end(views, record, _EVICTED)
     locks.drop(entry + entries.LOCK)
     intents.done(views)
     return may_go

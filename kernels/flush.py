@@ -20,9 +20,9 @@ Ordering
 
 from __future__ import annotations
 
-from ..shm.layout import SEGMENT, SEGMENT_BYTES, SLOTS, Life, Step, offset
+from ..shm.layout import SEGMENT, SEGMENT_BYTES, SLOTS, End, EventKind, Life, Step, offset
 from ..shm.reasons import Reason
-from . import counters, entries, intents, locks, memory, segments, tuples, zones
+from . import counters, entries, events, intents, locks, memory, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import FOUR, LOW_32, ONE, ZERO, u64
 
@@ -30,6 +30,7 @@ DONE = u64(0xFFFFFFFFFFFFFFFF)
 """The cursor of a flush that is finished."""
 TRIES_MAX = 64
 
+_DESTROY, _FLUSHED = u64(EventKind.DESTROY), u64(End.FLUSHED)
 _DEPTH = offset(SEGMENT, "depth")
 _SEGMENT_SIZE = u64(SEGMENT_BYTES)
 
@@ -110,9 +111,15 @@ def _reclaim_record(views, zone, word, segment, record):
         zones.unlock_counts(views, zone)
         segments.unlock_pair(views, low, high)
         return False
-    incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
+    life = memory.read64(entry + entries.LIFE)
+    incarnation = entries.incarnation_of(life)
     intents.set_field(views, intents.INCARNATION, incarnation)
+    event = ZERO
+    if events.are_wanted(views, _DESTROY) and entries.state_of(life) == u64(Life.LIVE):
+        event = events.begin(views, record, _DESTROY, ZERO, _FLUSHED)
     memory.release64(entry + entries.LIFE, entries.life(Life.DEAD, views.me, incarnation))  # LIVE, or another's DEAD
+    if event != ZERO:
+        events.finish(views, event)
     locks.drop(entry + entries.LOCK)
     intents.set_step(views, Step.CLEAR)
     segments.clear(views, first_segment, hash_, record)

@@ -38,11 +38,12 @@ from __future__ import annotations
 from ..shm.layout import (
     LINE_BYTES,
     NO_RECORD,
+    EventKind,
     Life,
     Step,
 )
 from ..shm.reasons import Reason
-from . import counters, entries, growth, intents, locks, memory, segments, tuples, zones
+from . import counters, entries, events, growth, intents, locks, memory, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
 
@@ -59,6 +60,7 @@ FIND_ROUNDS_MAX = 1000
 INSERT_ROUNDS_MAX = 1000
 
 _LINE = u64(LINE_BYTES)
+_MADE = u64(EventKind.NEW)
 
 
 # ------------------------------------------------------------------------------------------------ find
@@ -206,7 +208,10 @@ def _publish(views, record, zone, wanted, first_slot, hash_, second_slot, second
     memory.release64(first_slot, (segments.tag_of(hash_) << THIRTY_TWO) | (record + ONE))  # R2
     entry = entries.address(views, record)
     word = memory.read64(entry + entries.LIFE)
+    event = events.begin(views, record, _MADE, ZERO, ZERO) if events.are_wanted(views, _MADE) else ZERO
     memory.release64(entry + entries.LIFE, entries.life(Life.LIVE, ZERO, entries.incarnation_of(word)))  # R4: committed
+    if event != ZERO:
+        events.finish(views, event)
     intents.done(views)
     return u64(Reason.NONE)
 

@@ -10,6 +10,7 @@ where a simulation may switch to another worker, delay a store, or kill.
     read32/64       plain    contents under a lock, or a hint that is checked again
     write32/64      plain    contents under a lock or not yet published
     swap32/64       acq_rel  compare and exchange; acquire alone would let an earlier intent store sink below it
+    add64           acq_rel  add, and return what was there before
     fence_acquire   acquire  between plain loads of slots and the second look at the zone word
     fence_full      seq_cst  store a flag, then look (the idle "waiting" flag)
 
@@ -168,6 +169,21 @@ if JIT:
 
         return swap
 
+    def _add(size):
+        @intrinsic
+        def add(typingctx, address, value):
+            if not _is_word(address, value):
+                return None
+
+            def codegen(context, builder, sig, args):
+                pointer = _pointer(builder, args[0], size)
+                before = builder.atomic_rmw("add", pointer, _narrow(builder, args[1], size), "acq_rel")
+                return _widen(builder, before)
+
+            return types.uint64(types.uint64, types.uint64), codegen
+
+        return add
+
     def _fence(order):
         @intrinsic
         def fence(typingctx):
@@ -184,6 +200,7 @@ if JIT:
     read32, read64 = _load(4), _load(8)
     write32, write64 = _store(4), _store(8)
     swap32, swap64 = _swap(4), _swap(8)
+    add64 = _add(8)
     fence_acquire, fence_full = _fence("acquire"), _fence("seq_cst")
 
     byte, le16, le32, le64 = _load(1), _load(2), _load(4), _load(8)
@@ -359,6 +376,12 @@ else:
     read32, read64 = _twin_load(4, PLAIN), _twin_load(8, PLAIN)
     write32, write64 = _twin_store(4, PLAIN), _twin_store(8, PLAIN)
     swap32, swap64 = _twin_swap(4), _twin_swap(8)
+
+    def add64(address, value):
+        before = read64(address)
+        while not swap64(address, before, before + value):
+            before = read64(address)
+        return before
 
     byte, le16, le32, le64 = (_peek(size, "little") for size in (1, 2, 4, 8))
     be16, be32, be64 = (_peek(size, "big") for size in (2, 4, 8))

@@ -15,9 +15,9 @@ visit, and of records to free, for that is what takes time.
 
 from __future__ import annotations
 
-from ..shm.layout import BLOCK_RECORDS, DUE_UNIT_MS, PARTICIPANT, USED, Life, Step, offset
+from ..shm.layout import BLOCK_RECORDS, DUE_UNIT_MS, PARTICIPANT, USED, End, Life, Step, offset
 from ..shm.reasons import Reason
-from . import counters, delete_list, entries, expectations, intents, locks, memory, tuples, zones
+from . import counters, delete_list, entries, events, expectations, intents, locks, memory, tuples, zones
 from .jit import inlined, kernel
 from .words import FOUR, ONE, THREE, ZERO, u64
 
@@ -26,6 +26,7 @@ _CLOCK = offset(PARTICIPANT, "clock_ms")
 _BLOCK = u64(BLOCK_RECORDS)
 _UNIT = u64(DUE_UNIT_MS)
 _ORPHAN = u64(USED)
+_EXPIRED = u64(End.EXPIRED)
 FREED_MAX = u64(16_384)
 """Records that one call frees at most, but for the rest of a block: 3 ms.  The next begins where this one ended."""
 _AHEAD = 8
@@ -68,7 +69,7 @@ def _judge(views, record, now_ms):
         if expiry_ms > now_ms:
             entries.set_due(views, record, entry, entries.due_units(expiry_ms))
         elif zones.expires(views, tuples.zone_of(entry + tuples.ENTRY_KEY)):
-            delete_list.mark(views, record)
+            delete_list.end(views, record, _EXPIRED)
             expired = True
     locks.drop(entry + entries.LOCK)
     return expired
@@ -108,6 +109,7 @@ def sweep(views, now_ms, slots_budget):
         Nothing is held between calls.  Beside any others.
     """
     memory.release64(views.intent + _CLOCK, now_ms)
+    events.tick(views, now_ms)
     blocks = views.records[0] // _BLOCK
     block = memory.read32(views.intent + _CURSOR)
     visited = ZERO

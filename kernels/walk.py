@@ -20,9 +20,7 @@ from __future__ import annotations
 
 from ..shm.layout import (
     BLOCK_RECORDS,
-    CONNECTION,
     CONNECTION_BYTES,
-    ENTRY,
     EXTENSION,
     LINE_BYTES,
     Life,
@@ -31,39 +29,21 @@ from ..shm.layout import (
     Step,
     offset,
 )
-from . import delete_list, entries, intents, locks, memory, nat, ovs_tcp, tcp_window, tuples, zones
+from . import delete_list, entries, events, intents, locks, memory, nat, shown, tuples, zones
 from .jit import inlined, kernel
-from .words import FOUR, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
+from .words import EIGHT, FOUR, LOW_8, ONE, SIXTEEN, THREE, ZERO, u64
 
-_KEY_HIGH = SIXTEEN
-_KEY_LAST = tuples.ENTRY_KEY + tuples.LAST
-_SECOND_WORD = u64(8)
-_LOW_PORT_SHIFT = u64(48)
 _ENTRIES = int(Slab.ENTRIES)
 _BLOCK = u64(BLOCK_RECORDS)
 _LINE = u64(LINE_BYTES)
 _SIZE = u64(CONNECTION_BYTES)
-_SRC, _DST = offset(CONNECTION, "src"), offset(CONNECTION, "dst")
-_REPLY_SRC, _REPLY_DST = offset(CONNECTION, "reply_src"), offset(CONNECTION, "reply_dst")
-_PACKETS, _WAYS_BYTES = offset(CONNECTION, "packets"), THIRTY_TWO
-_LABEL = offset(CONNECTION, "label")
-_SCALES = offset(CONNECTION, "scales")
-_PROTOCOL = offset(ENTRY, "protocol")
-_ENTRY_PACKETS = offset(ENTRY, "packets")
 _EXTENSION_LABEL = offset(EXTENSION, "label")
-_ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
-_SIDES = _ORIG_IS_HIGH | u64(Status.REPLIER_IS_HIGH)
-"""What tuples say, and CONNECTION.status does not."""
 _TORN, _OVS = u64(Status.TORN), u64(Status.OVS)
 _STATE_MAX = u64(15)
 _LIVE = u64(Life.LIVE)
 _ICMP, _TCP, _ICMPV6 = ONE, u64(6), u64(58)
 _AHEAD = 8
 """Records fetched ahead of the one that is looked at."""
-assert offset(CONNECTION, "peer_flags") == _SCALES + 2 and CONNECTION.itemsize == _SCALES + 8
-assert offset(CONNECTION, "bytes") - _PACKETS == offset(ENTRY, "bytes") - _ENTRY_PACKETS == SIXTEEN
-
-connection_at = memory.record_at(CONNECTION)
 
 
 # ------------------------------------------------------------------------------------------------ which records
@@ -94,29 +74,6 @@ def _fetch(views, i, found):
 
 
 @inlined
-def _opener_is_high(entry):
-    return u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH != ZERO
-
-
-@inlined
-def _addresses(key, source_is_high):
-    """Return where the source's address and the destination's stand in a key."""
-    if source_is_high:
-        return key + _KEY_HIGH, key
-    return key, key + _KEY_HIGH
-
-
-@inlined
-def _ports(key, source_is_high):
-    """Return the source's port << 16 | the destination's."""
-    last = memory.read64(key + tuples.LAST)
-    low, high = last >> _LOW_PORT_SHIFT, (last >> THIRTY_TWO) & LOW_16
-    if source_is_high:
-        return (high << SIXTEEN) | low
-    return (low << SIXTEEN) | high
-
-
-@inlined
 def _is_icmp(entry):
     protocol = tuples.protocol_of(entry + tuples.ENTRY_KEY)
     return protocol == _ICMP or protocol == _ICMPV6
@@ -126,7 +83,7 @@ def _is_icmp(entry):
 def _differs(wanted, i, address):
     """Return 0 if the address (two words) is what the filter wants as its ``i``-th."""
     high = (memory.read64(address) & wanted.address_mask[i]) ^ wanted.address[i]
-    low = (memory.read64(address + _SECOND_WORD) & wanted.address_mask[i + 1]) ^ wanted.address[i + 1]
+    low = (memory.read64(address + EIGHT) & wanted.address_mask[i + 1]) ^ wanted.address[i + 1]
     return high | low
 
 
@@ -142,7 +99,7 @@ def _is_in_state(wanted, e):
 @kernel
 def _fits(views, wanted, entry):
     """Return whether an entry is one of those that a filter means; its lock is held."""
-    if (memory.read64(entry + _KEY_LAST) & u64(wanted.last_mask)) != u64(wanted.last):
+    if (memory.read64(entry + shown.KEY_LAST) & u64(wanted.last_mask)) != u64(wanted.last):
         return False
     e = entries.entry_at(entry)
     if (u64(e.mark) & u64(wanted.mark_mask)) != u64(wanted.mark):
@@ -151,14 +108,14 @@ def _fits(views, wanted, entry):
         return False
     if u64(wanted.states) | u64(wanted.ovs_states) != ZERO and not _is_in_state(wanted, e):
         return False
-    key, opener_is_high = entry + tuples.ENTRY_KEY, _opener_is_high(entry)
-    if (_ports(key, opener_is_high) & u64(wanted.ports_mask)) != u64(wanted.ports):
+    key, opener_is_high = entry + tuples.ENTRY_KEY, shown.opener_is_high(entry)
+    if (shown.ports(key, opener_is_high) & u64(wanted.ports_mask)) != u64(wanted.ports):
         return False
     if u64(wanted.ports_mask) != ZERO and _is_icmp(entry):  # what stands there is no port
         return False
-    src, dst = _addresses(key, opener_is_high)
+    src, dst = shown.addresses(key, opener_is_high)
     replies, replier_is_high = nat.replies(views, entry)
-    reply_src, reply_dst = _addresses(replies, replier_is_high)
+    reply_src, reply_dst = shown.addresses(replies, replier_is_high)
     differences = _differs(wanted, 0, src) | _differs(wanted, 2, dst)
     differences |= _differs(wanted, 4, reply_src) | _differs(wanted, 6, reply_dst)
     return differences == ZERO
@@ -176,73 +133,15 @@ def _is_meant(views, wanted, entry, life, now_ms):
     return _fits(views, wanted, entry)
 
 
-# ------------------------------------------------------------------------------------------------ what is shown
-@inlined
-def _copy_address(out, entry):
-    """Write two words of a key in network order."""
-    memory.set_be64(out, memory.read64(entry))
-    memory.set_be64(out + _SECOND_WORD, memory.read64(entry + _SECOND_WORD))
-
-
-@kernel
-def _describe_peers(entry, out):
-    """Write what is known of the windows of both sides of a TCP connection; the record's lock is held."""
-    memory.apart()
-    is_ovs = u64(entries.entry_at(entry).status) & _OVS != ZERO
-    scales, flags = ZERO, ZERO
-    for i in range(2):
-        way = u64(i)
-        shift = u64(8 * i)
-        if is_ovs:
-            scale = u64(ovs_tcp.peer_at(ovs_tcp.peer_address(entry + _PROTOCOL, way)).scale)
-            scales |= (scale & ovs_tcp.SHIFT) << shift
-            flags |= (tcp_window.SCALES if scale & ovs_tcp.OFFERED != ZERO else ZERO) << shift
-            flags |= (tcp_window.LIBERAL if scale & ovs_tcp.UNKNOWN != ZERO else ZERO) << shift
-        else:
-            peer = tcp_window.peer_at(tcp_window.peer_address(entry + _PROTOCOL, way))
-            scales |= u64(peer.scale) << shift
-            flags |= u64(peer.flags) << shift
-    memory.set_le64(out + _SCALES, scales | (flags << SIXTEEN))
-
-
 @kernel
 def _describe(views, record, entry, life, now_ms, wall_offset_ms, out):
     """Write a CONNECTION; the record's lock is held."""
-    e, c = entries.entry_at(entry), connection_at(out)
-    c.id = (entries.incarnation_of(life) << THIRTY_TWO) | record
-    c.parent = e.parent
-    memory.copy(out + _PACKETS, entry + _ENTRY_PACKETS, _WAYS_BYTES)
-    c.start_ms = u64(e.created_ms) + wall_offset_ms
-    key, opener_is_high = entry + tuples.ENTRY_KEY, _opener_is_high(entry)
-    src, dst = _addresses(key, opener_is_high)
-    _copy_address(out + _SRC, src)
-    _copy_address(out + _DST, dst)
-    replies, replier_is_high = nat.replies(views, entry)
-    src, dst = _addresses(replies, replier_is_high)
-    _copy_address(out + _REPLY_SRC, src)
-    _copy_address(out + _REPLY_DST, dst)
-    expiry_ms = memory.read64(entry + entries.EXPIRY)
-    c.timeout_ms = min(expiry_ms - now_ms, LOW_32) if expiry_ms > now_ms else ZERO
-    c.mark = e.mark
-    ports, last = _ports(key, opener_is_high), memory.read64(entry + _KEY_LAST)
-    c.sport, c.dport = ports >> SIXTEEN, ports & LOW_16
-    ports = _ports(replies, replier_is_high)
-    c.reply_sport, c.reply_dport = ports >> SIXTEEN, ports & LOW_16
-    c.zone = (last >> SIXTEEN) & LOW_16
-    c.status = u64(e.status) & ~_SIDES
-    c.protocol, c.family = (last >> u64(8)) & LOW_8, last & LOW_8
-    c.state = e.state
-    if u64(c.protocol) == _TCP:
-        _describe_peers(entry, out)
-    else:
-        memory.set_le64(out + _SCALES, ZERO)
+    shown.connection(record, entry, entries.second_key(views, entry), life, now_ms, wall_offset_ms, out)
     extension = memory.read32(entry + entries.EXTENSION_LINK)
-    c.helper = ZERO
-    memory.set_bytes(out + _LABEL, ZERO, SIXTEEN)
     if extension != ZERO:
         more = entries.extension_address(views, extension - ONE)
-        c.helper = u64(entries.extension_at(more).helper) & LOW_8
-        memory.copy(out + _LABEL, more + _EXTENSION_LABEL, SIXTEEN)
+        shown.connection_at(out).helper = u64(entries.extension_at(more).helper) & LOW_8
+        memory.copy(out + shown.LABEL, more + _EXTENSION_LABEL, SIXTEEN)
 
 
 @kernel
@@ -259,7 +158,7 @@ def _show(views, wanted, record, now_ms, wall_offset_ms, out):
         locks.drop(entry + entries.LOCK)
         return meant
     if meant and out != ZERO:
-        connection_at(out).status |= _TORN  # W3
+        shown.connection_at(out).status |= _TORN  # W3
     memory.fence_acquire()
     return meant and memory.acquire64(entry + entries.LIFE) == life
 
@@ -362,6 +261,7 @@ def delete(views, wanted, now_ms, slots_budget, cursor):
     Concurrency:
         Beside any others.  Intents: UPDATE, MARK, and those of ``delete_list.run``.
     """
+    events.tick(views, now_ms)
     record = memory.le64(cursor)
     end = _end(views, record, slots_budget)
     n = ZERO

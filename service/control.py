@@ -30,6 +30,7 @@ from ..clients import wire
 from ..clients.errors import Code, RemoteProtocolError
 from ..clients.framing import Limits
 from . import (
+    event_handlers,  # noqa: F401 - puts its rows into the table
     handlers,
     log,
     rules_handlers,  # noqa: F401 - puts its rows into the table
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 PIECES = (
     *("walk.collect", "walk.count", "walk.delete", "delete_list.run", "tally.count"),
     *("flush.detach", "flush.reclaim", "audit.live"),
-    *("preview.judge", "classify.classify"),
+    *("preview.judge", "classify.classify", "event_reader.survey", "event_reader.gather"),
 )
 """Kernels that control calls; the keeper loads them before it forks."""
 TURN_MESSAGES = 32
@@ -185,7 +186,7 @@ class Connection(asyncio.Protocol):
         bounds = self.server.context.bounds
         self.transport.set_write_buffer_limits(high=bounds.output_bytes_max)
         peer = peer_of(transport.get_extra_info("socket"))
-        self.client = handlers.Client(peer, self.server.context.door.rights(peer))
+        self.client = handlers.Client(peer, self.server.context.door.rights(peer), self)
         self.server.counts["accepted"] += 1
         full = len(self.server.clients) >= bounds.clients_max
         self.server.clients.add(self)
@@ -197,6 +198,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a client."""
         self.server.clients.discard(self)
+        self.server.desk.hub.forget(self)
         self._stop_timer()
         if self._task is not None:
             self._task.cancel()
@@ -235,6 +237,17 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
         elif not wanted:
             self.transport.pause_reading()
+
+    # -------------------------------------------------------------------------------------------- what it is told
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for the client."""
+        return self.transport.get_write_buffer_size()
+
+    def post(self, data: bytes) -> None:
+        """Tell the client something that it did not ask for."""
+        if self._last_word is None and not self.transport.is_closing():
+            self.transport.write(data)
 
     # -------------------------------------------------------------------------------------------- requests
     def _take_turn(self) -> None:

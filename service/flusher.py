@@ -22,10 +22,13 @@ from ..shm.reasons import Reason
 from ..shm.views import Table
 from . import log, waiting
 from .runner import Runner
+from .snapshot import EVENTS_BEHIND_MAX, Pace, at_once
 
 SLICE_RECORDS = np.uint64(4_096)
 """About a millisecond."""
 TURN_S = 0.02
+TURN_SLICES = 4
+"""Half a ring of events."""
 STUCK_MAX = 20
 """Turns that brought nothing home, each some ten milliseconds of waiting for a lock."""
 _EMPTY = np.uint64(0)
@@ -48,6 +51,7 @@ class Flusher:
         self._zones = table.array(Region.CONTROL, "zones", ZONE)
         self._counter = roster.participants(table)[runner.me - 1]["counters"][Reason.FLUSHED :][:1]
         self._under: _Under | None = None
+        self.pace: Pace = at_once
         self._alone = asyncio.Lock()
         self._tasks: set[asyncio.Task[int]] = set()
 
@@ -111,7 +115,10 @@ class Flusher:
         stuck = 0
         while self._under is not None:
             before = self._counter[0]
+            if self._table.events is not None:
+                self._table.events.tick(self._runner.me)
             self._under = await self._runner.do(_reclaim, self._under)
+            await self.pace(self._runner.me, EVENTS_BEHIND_MAX)
             stuck = stuck + 1 if self._counter[0] == before else 0
             if self._under is not None and stuck:
                 await self._runner.do(self._see_to_dead)
@@ -131,6 +138,8 @@ def _detach(views: np.record, zone: np.uint64) -> np.uint64:
 def _reclaim(views: np.record, under: _Under) -> _Under | None:
     """Go on for a turn; None when all is home."""
     cursor, until_s = under.cursor, time.monotonic() + TURN_S
-    while cursor != flush.DONE and time.monotonic() < until_s:
+    for _ in range(TURN_SLICES):
+        if cursor == flush.DONE or time.monotonic() >= until_s:
+            break
         cursor = np.uint64(flush.reclaim(views, under.zone, under.word, cursor, SLICE_RECORDS))
     return None if cursor == flush.DONE else under._replace(cursor=cursor)

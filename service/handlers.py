@@ -45,6 +45,7 @@ from . import (
 )
 from .context import Context, Order
 from .door import Peer, Rights
+from .event_hub import Hub, Line
 from .flusher import Flusher
 from .limits import Quotas
 from .parameters import ABSENT, Parameter, flag, nothing_or, whole
@@ -80,6 +81,7 @@ class Desk:
         """Take the runners' places on the roster."""
         table = self.context.table
         self.runners: list[Runner] = []
+        self.hub = Hub(table, self.context.bounds.output_bytes_max)
         try:
             walker, flusher, auditor = (self._take(name) for name in ("walker", "flusher", "auditor"))
         except BaseException:
@@ -92,6 +94,7 @@ class Desk:
         self.rules = Published(self.context.rules, table, [port["name"] for port in self.context.ports()])
         self.reassembly = ReassemblySettings(table)
         self.summary = Summary(table, walker, self.stats)
+        self.snapshot.pace = self.flusher.pace = self.hub.catch_up
 
     def _take(self, name: str) -> Runner:
         runner = Runner(self.context.table, name)
@@ -131,6 +134,7 @@ class Desk:
 
     def close(self) -> None:
         """Wait for what is under way, and leave the roster."""
+        self.hub.close()
         for runner in self.runners:
             try:
                 runner.close()
@@ -143,6 +147,8 @@ class Client(NamedTuple):
 
     peer: Peer
     rights: Rights
+    line: Line | None = None
+    """Where it can be told things without asking."""
 
 
 Handler = Callable[..., Awaitable[Any]]
@@ -240,6 +246,7 @@ async def stats(desk: Desk, client: Client) -> dict[str, Any]:
         "ports": desk.context.ports(),
         "zones": desk.stats.busiest(),
         "control": desk.figures(),
+        "events": desk.hub.figures(),
     }
 
 
@@ -304,7 +311,8 @@ async def count(desk: Desk, client: Client, filter: filters.Wanted) -> dict[str,
 )
 async def dump(desk: Desk, client: Client, cursor: int, limit: int, filter: filters.Wanted) -> dict[str, Any]:
     """Return a page of connections: at most as many as ``limit`` says and fit, from the cursor on."""
-    return snapshot.as_answer(await desk.snapshot.page(filter, cursor, limit))
+    sequence = desk.hub.sequence
+    return snapshot.as_answer(await desk.snapshot.page(filter, cursor, limit)) | {"sequence": sequence}
 
 
 @method("delete", Rights.WRITE, {"filter": Parameter(filters.read)})

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from ..clients import address
 from ..clients.errors import ZonetrackError
 from ..shm import roster
+from ..shm.events import Events
 from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.segment import Instance
@@ -141,6 +142,7 @@ class Keeper:
         with contextlib.ExitStack() as house:
             # first of all: a second service must touch nothing of the first
             self._instance = house.enter_context(opening.hold(self.config))
+            self._instance.table.events = Events()
             house.callback(self._put_away)
             warmup.ensure()
             warmup.load("poll.poll", "sweep.sweep", "late.abandon", "repair.repair", *control.PIECES)

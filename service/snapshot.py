@@ -10,6 +10,7 @@ of a dump leaves nothing behind.
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ..clients.errors import BusyError
 from ..kernels import walk
 from ..kernels.tcp_states import Tcp
-from ..shm.layout import CONNECTION, CONNECTION_BYTES, Slab, Status
+from ..shm.layout import CONNECTION, CONNECTION_BYTES, EVENTS_MAX, Slab, Status
 from ..shm.views import Table
 from . import waiting
 from .connections import parents_of
@@ -38,6 +39,16 @@ DTYPE = [[name, kind.base.str, list(kind.shape)] for name, (kind, *_) in (CONNEC
 STATES = [state.name for state in Tcp]
 """Names of TCP's states by their numbers."""
 STATUS = {bit.name.lower(): int(bit) for bit in Status if not bit.name.endswith("_IS_HIGH")}
+
+
+Pace = Callable[[int, int], Awaitable[None]]
+"""Waits until no more than so many events of a participant are still to be read."""
+EVENTS_BEHIND_MAX = EVENTS_MAX // 4
+"""A turn may make as many again, and its ring must not go round."""
+
+
+async def at_once(owner: int, most: int) -> None:
+    """Wait for nobody."""
 
 
 class Page(NamedTuple):
@@ -70,6 +81,7 @@ class Snapshot:
         self._runner, self._table = runner, table
         self.records = table.geometry.records(Slab.ENTRIES)
         # a u64 in two's complement, as kernels add it
+        self.pace: Pace = at_once
         self._wall_offset_ms = np.int64(table.header[0]["wall_offset_ms"]).astype(np.uint64)
 
     async def page(self, wanted: Wanted, cursor: int, limit: int) -> Page:
@@ -99,6 +111,7 @@ class Snapshot:
         while not place.is_done:
             before = place.cursor
             total += await self._runner.do(_delete, wanted.record, place)
+            await self.pace(self._runner.me, EVENTS_BEHIND_MAX)
             stuck = stuck + 1 if place.cursor == before else 0
             if stuck:
                 await self._runner.do(lambda _: waiting.see_to(self._table))

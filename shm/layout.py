@@ -648,6 +648,82 @@ ZONE_REASON_BYTES = 16
 ZONE_REASON_USED = 1 << 24
 
 
+# ---------------------------------------------------------------------------------------------------- events
+EVENTS_MAX = 1 << 15
+"""Events that a participant's ring holds: a reader may be 30 ms behind a worker that makes a million of them a second."""
+
+
+class EventKind(IntEnum):
+    """What happened to a connection; a bit each."""
+
+    NEW = 1
+    UPDATE = 2
+    DESTROY = 4
+
+
+class Change(IntEnum):
+    """What an UPDATE is about: bits of EVENT.changes."""
+
+    STATE = 1  # of its protocol
+    STATUS = 2  # first reply, assured
+    MARK = 4
+    LABEL = 8
+
+
+class End(IntEnum):
+    """Why a connection was destroyed."""
+
+    NONE = 0
+    EXPIRED = 1  # nothing came for as long as its timeout
+    CLOSED = 2  # by its hosts: a reset before it was worth a place
+    REPLACED = 3  # by another of the same tuple
+    DELETED = 4  # a client asked for it
+    FLUSHED = 5  # with its zone
+    EVICTED = 6  # driven out at a limit
+
+
+EVENT_RING = np.dtype(
+    [
+        # line 0
+        ("wanted", "u4"),  # EventKind bits that somebody reads                                         config
+        ("zone", "u4"),  # zone + 1, when only those of one zone are read                               config
+        ("reserved", "u1", (56,)),
+        # line 1
+        ("open", "u8"),  # 1 from before its sequence number is taken until an event is whole           owner
+        ("written", "u8"),  # events so far                                                             owner
+        ("clock_ms", "u8"),  # moment of what happens now                                               owner
+        ("reserved1", "u1", (40,)),
+    ],
+    align=True,
+)
+"""The head of a participant's ring of events (shm/events)."""
+EVENT_RING_BYTES = 128
+
+EVENT = np.dtype(
+    [
+        # line 0
+        ("number", "u8"),  # 2 * n + 2 of the n-th of its ring; odd while it is being written
+        ("sequence", "u8"),  # its place among all events, from 1
+        ("time_ms", "u8"),
+        ("record", "u4"),
+        ("changes", "u2"),  # Change bits
+        ("kind", "u1"),  # EventKind
+        ("end", "u1"),  # End
+        ("helper", "u1"),
+        ("reserved", "u1", (31,)),
+        # lines 1 to 3: the ENTRY as it was then
+        ("entry", "u1", (ENTRY_BYTES,)),
+        # line 4: the beginning of its EXTENSION, zero without one
+        ("reply_key", "u8", (KEY_WORDS,)),
+        ("label", "u8", (2,)),
+        ("reserved1", "u8"),
+    ],
+    align=True,
+)
+"""What happened to a connection, with all of its record.  Written by one participant, read by control."""
+EVENT_BYTES = 320
+
+
 class Slab(IntEnum):
     """The two slabs, which share one allocator."""
 
@@ -1496,6 +1572,20 @@ CONNECTION = np.dtype(
 """A connection as it leaves the table, whole under its record's lock: the row of a dump."""
 CONNECTION_BYTES = 168
 
+EVENT_ROW = np.dtype(
+    [
+        ("sequence", "u8"),  # its place among all events, from 1
+        ("time_ms", "u8"),  # since 1970
+        ("changes", "u2"),  # Change bits
+        ("kind", "u1"),  # EventKind
+        ("end", "u1"),  # End
+        ("reserved0", "u4"),
+        *[(name, *field) for name, *field in CONNECTION.descr],
+    ]
+)
+"""An event as clients read it: what happened, then the CONNECTION as it was then."""
+EVENT_ROW_BYTES = 24 + CONNECTION_BYTES
+
 FILTER = np.dtype(
     [
         # of src, dst, reply_src, reply_dst, each as two words like in a key
@@ -1636,6 +1726,9 @@ VIEWS = np.dtype(
         ("counters", "u8"),
         ("own_samples", "u8"),
         ("own_zone_reasons", "u8"),
+        ("events", "u8"),  # address of the own EVENT_RING; of one in which nothing is wanted, where there are no events
+        ("event_slots", "u8"),  # address of EVENT[EVENTS_MAX]
+        ("event_sequence", "u8"),  # address of the sequence number of the latest event of all
         ("secret", "u8", (4,)),
         # private memory of this process
         ("parsed", "u8"),  # PARSED[BURST_PACKETS_MAX]
@@ -1754,6 +1847,10 @@ assert (
 assert max(Step) < 1 << STEP_BITS and STEP_BITS + 2 * BEFORE_BITS <= 64 and CONNECTIONS_MAX < 1 << BEFORE_BITS
 assert TALKER.itemsize == TALKER_BYTES and _no_implicit_padding(TALKER) and _no_implicit_padding(TALLY)
 assert CONNECTION.itemsize == CONNECTION_BYTES and _no_implicit_padding(CONNECTION) and _no_implicit_padding(FILTER)
+assert EVENT_ROW.itemsize == EVENT_ROW_BYTES and _no_implicit_padding(EVENT_ROW)
+assert EVENT_RING.itemsize == EVENT_RING_BYTES and _no_implicit_padding(EVENT_RING)
+assert EVENT.itemsize == EVENT_BYTES and _no_implicit_padding(EVENT) and offset(EVENT, "entry") == LINE_BYTES
+assert offset(EVENT, "reply_key") == 4 * LINE_BYTES and offset(EXTENSION, "label") == 8 * KEY_WORDS
 assert INTERFACE.itemsize == INTERFACE_BYTES and REPLAY_BURST_PACKETS <= BURST_PACKETS_MAX
 assert STORE.itemsize == STORE_BYTES and HOLDER.itemsize == HOLDER_BYTES
 assert DATAGRAM.itemsize == DATAGRAM_BYTES and FRAGMENT.itemsize == FRAGMENT_BYTES

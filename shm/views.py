@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from .layout import (
     BURST_PACKETS_MAX,
     DELETE_BYTES,
     DELETE_LIST_MAX,
+    EVENT_RING_BYTES,
     EXPECTATION_BYTES,
     FORETOLD_MAX,
     HEADER,
@@ -33,6 +35,9 @@ from .layout import (
     offset,
 )
 from .sizing import Geometry
+
+if TYPE_CHECKING:
+    from .events import Events
 
 
 def address_of(buffer: mmap.mmap | np.ndarray) -> int:
@@ -62,6 +67,8 @@ class Table:
         self.control_file = control_file
         self.geometry = geometry
         self.regions = dict(regions)
+        self.events: Events | None = None
+        """Where participants write what happens to connections; None where nobody ever reads it."""
         self.base = {region: address_of(buffer) for region, buffer in regions.items()}
 
     def address(self, region: Region, array: str) -> int:
@@ -95,7 +102,9 @@ class Table:
         foretold = followed + ACTION_BYTES
         message = foretold + FORETOLD_MAX * EXPECTATION_BYTES
         scratch = message + MESSAGE.itemsize
-        block = np.zeros(scratch + REASSEMBLY.itemsize + LINE_BYTES, "u1")
+        no_events = scratch + REASSEMBLY.itemsize
+        no_events += -no_events % LINE_BYTES
+        block = np.zeros(no_events + EVENT_RING_BYTES + LINE_BYTES, "u1")
         block = block[-block.ctypes.data % LINE_BYTES :]
         views = block[: VIEWS.itemsize].view(VIEWS).view(np.recarray)[0]
         views["parsed"] = block.ctypes.data + parsed
@@ -106,6 +115,7 @@ class Table:
         views["foretold"] = block.ctypes.data + foretold
         views["message"] = block.ctypes.data + message
         views["scratch"] = block.ctypes.data + scratch
+        views["events"] = block.ctypes.data + no_events
         for region in Region:
             for name in geometry.arrays(region):
                 stem, _, slab = name.partition("_")
@@ -128,5 +138,7 @@ class Table:
             views["own_samples"] = int(views["samples"]) + (me - 1) * SAMPLES_MAX * SAMPLE_BYTES
             views["own_zone_reasons"] = int(views["zone_reasons"]) + (me - 1) * ZONE_REASONS_MAX * ZONE_REASON_BYTES
             views["delete_list"] = int(views["delete_lists"]) + (me - 1) * DELETE_LIST_MAX * DELETE_BYTES
+            if self.events is not None:
+                self.events.enter(me, views)
         views["secret"] = self.header[0]["secret"]
         return views

@@ -72,6 +72,7 @@ ROOM_RULES = {
     "service/__main__": Rule(("clients.cli",), ()),  # another name for the same command
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
     **{f"clients/{room}": Rule(("clients", "kernels", "shm"), ("numpy",)) for room in ("port", "sending")},
+    "clients/columns": Rule(("clients",), ("numpy", "pyarrow")),  # of an extra, imported where it is used
     "clients/send_command": SENDERS,
     "clients/top_screen": Rule(("clients",), ("rich", "textual")),  # imported when a person is looking
     "clients/explain_command": Rule(("clients", "service.explaining", "service.warmup"), ("click",)),

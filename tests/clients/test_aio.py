@@ -129,3 +129,53 @@ def test_on_uvloop_too(socket):
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(main()) == ([20] * 20, 20)
+
+
+def test_events_beside_requests(socket):
+    async def question(ct):
+        told = []
+        async for event in ct.events(["new"], zone=5):
+            told.append((event["event"], event["sequence"], await ct.count()))
+            if event["event"] == "destroy":
+                break
+        return told, await ct.count()
+
+    told, count = run(question, socket)
+    assert told == [("new", 5, 20), ("update", 6, 20), ("gap", 9, 20), ("destroy", 9, 20)] and count == 20
+
+
+def test_who_takes_no_batches_holds_up_what_comes_behind(socket, monkeypatch):
+    monkeypatch.setattr("zonetrack.clients.aio.NOTICES_MAX", 1)
+
+    async def question(ct):
+        batches = ct.event_batches()
+        sequences = [(await anext(batches)).sequence for _ in range(3)]
+        await batches.aclose()
+        return sequences, await ct.count()
+
+    assert run(question, socket) == ([4, 6, 9], 20)
+
+
+def test_events_that_do_not_come(socket):
+    async def question(ct):
+        told = []
+        with pytest.raises(errors.TookTooLongError, match=r"nothing happened in 0\.05 s"):
+            async for event in ct.events(timeout_s=0.05):
+                told.append(event["event"])
+        return told, await ct.count()
+
+    assert run(question, socket) == (["new", "update", "gap", "destroy"], 20)
+
+
+def test_a_service_that_goes_away_while_one_waits(tmp_path):
+    async def question(ct):
+        told = []
+        with pytest.raises(errors.NoServiceError):
+            async for event in ct.events():
+                told.append(event["event"])
+                if event["event"] == "destroy":
+                    process.kill()
+        return told
+
+    with peer.running(tmp_path / "s") as process:
+        assert len(run(question, str(tmp_path / "s"))) == 4

@@ -1,6 +1,8 @@
 """list, count, delete and flush against a real service: what they print, in every format, and how they end."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from zonetrack.clients.connection_commands import FORMATS
@@ -117,3 +119,20 @@ def test_flush_a_zone(desk):
 def test_a_zone_that_cannot_be(desk, command, zone):
     code, out, err = desk.run(command, f"--zone={zone}")
     assert (code, out) == (Exit.USAGE, "") and "a number from 0 to 65535" in err
+
+
+def test_list_as_csv(listed):
+    code, out, err = listed.run("list", "--zone", LISTED, "--format", "csv")
+    names, *rows = out.splitlines()
+    assert code == Exit.OK and err == "3 connections\n"
+    assert names.startswith("id,zone,proto,src,dst,sport,dport,")
+    assert sorted(row.split(",")[5] for row in rows) == ["1000", "1001", "1002"]
+
+
+def test_list_as_parquet(listed, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with (tmp_path / "x.parquet").open("wb") as file:
+        words = ("list", "--socket", listed.socket, "--zone", str(LISTED), "--format", "parquet")
+        subprocess.run([sys.executable, "-m", "zonetrack.service", *words], stdout=file, check=True)
+    table = parquet.read_table(tmp_path / "x.parquet")
+    assert sorted(table["sport"].to_pylist()) == [1000, 1001, 1002] and set(table["zone"].to_pylist()) == {LISTED}

@@ -195,3 +195,90 @@ def test_json_lines():
     connection = described()
     line = formats.jsonl(connection)
     assert json.loads(line) == connection and "\n" not in line
+
+
+# ---------------------------------------------------------------------------------------------------- conntrack -E
+NEW, UPDATE, DESTROY = {"event": "new"}, {"event": "update"}, {"event": "destroy", "end": "expired"}
+OF_STATE = {**UPDATE, "changes": ["state", "status"]}
+
+
+@pytest.mark.parametrize(
+    ("what", "fields", "line"),
+    [
+        (
+            NEW,
+            {"status": 0, "state": 1, "timeout_ms": 120_000},
+            "    [NEW] tcp      6 120 SYN_SENT src=192.0.2.1 dst=198.51.100.1 sport=40000 dport=80 [UNREPLIED]"
+            " src=198.51.100.1 dst=192.0.2.1 sport=80 dport=40000",
+        ),
+        (
+            OF_STATE,
+            {"status": 2, "state": 2, "timeout_ms": 60_000, "packets": [1, 1]},
+            " [UPDATE] tcp      6 60 SYN_RECV src=192.0.2.1 dst=198.51.100.1 sport=40000 dport=80"
+            " src=198.51.100.1 dst=192.0.2.1 sport=80 dport=40000",
+        ),
+        (
+            OF_STATE,
+            {"status": 6, "timeout_ms": 432_000_000, **SIX},
+            " [UPDATE] tcp      6 432000 ESTABLISHED src=2001:db8::1 dst=2001:db8::2 sport=40000 dport=80"
+            " src=2001:db8::2 dst=2001:db8::1 sport=80 dport=40000 [ASSURED]",
+        ),
+        (
+            {**DESTROY, "end": "closed"},
+            {"status": 0, "state": 8, "timeout_ms": 120_000, "sport": 40001, "dport": 81, "packets": [1, 1]}
+            | {"bytes": [60, 40]},
+            "[DESTROY] tcp      6 120 CLOSE src=192.0.2.1 dst=198.51.100.1 sport=40001 dport=81 packets=1 bytes=60"
+            " [UNREPLIED] src=198.51.100.1 dst=192.0.2.1 sport=81 dport=40001 packets=1 bytes=40",
+        ),
+        (
+            {**UPDATE, "changes": ["status"]},
+            {"protocol": UDP, "status": 2, "timeout_ms": 30_000, "sport": 1234, "dport": 53},
+            " [UPDATE] udp      17 30 src=192.0.2.1 dst=198.51.100.1 sport=1234 dport=53"
+            " src=198.51.100.1 dst=192.0.2.1 sport=53 dport=1234",
+        ),
+        (
+            NEW,
+            {"protocol": UDP, "status": 0, "timeout_ms": 30_000, "sport": 1235, "dport": 5353, "mark": 7, "zone": 3},
+            "    [NEW] udp      17 30 src=192.0.2.1 dst=198.51.100.1 sport=1235 dport=5353 [UNREPLIED]"
+            " src=198.51.100.1 dst=192.0.2.1 sport=5353 dport=1235 mark=7 zone=3",
+        ),
+        (
+            NEW,
+            {"protocol": 99, "status": 0, "timeout_ms": 600_000},
+            "    [NEW] unknown  99 600 src=192.0.2.1 dst=198.51.100.1 [UNREPLIED] src=198.51.100.1 dst=192.0.2.1",
+        ),
+        (
+            NEW,
+            {"protocol": GRE, "status": 0, "timeout_ms": 30_000, "sport": 0, "dport": 0},
+            "    [NEW] gre      47 30 src=192.0.2.1 dst=198.51.100.1 srckey=0x0 dstkey=0x0 [UNREPLIED]"
+            " src=198.51.100.1 dst=192.0.2.1 srckey=0x0 dstkey=0x0",
+        ),
+        (
+            DESTROY,
+            {
+                "protocol": UDP,
+                "status": 2,
+                "timeout_ms": 0,
+                "sport": 1,
+                "dport": 2,
+                "packets": [1, 1],
+                "bytes": [48, 58],
+            },
+            "[DESTROY] udp      17 src=192.0.2.1 dst=198.51.100.1 sport=1 dport=2 packets=1 bytes=48"
+            " src=198.51.100.1 dst=192.0.2.1 sport=2 dport=1 packets=1 bytes=58",
+        ),
+        (
+            {**UPDATE, "changes": ["mark"]},
+            {"mark": 0, "timeout_ms": 5000},
+            " [UPDATE] tcp      6 5 src=192.0.2.1 dst=198.51.100.1 sport=40000 dport=80"
+            " src=198.51.100.1 dst=192.0.2.1 sport=80 dport=40000 [ASSURED] mark=0",
+        ),
+    ],
+)
+def test_events_as_conntrack_prints_them(what, fields, line):
+    """As conntrack 1.4.7 printed them of Linux 6.18, but for the last two, which its sources tell."""
+    assert formats.conntrack_event(what | described(**fields)) == line
+
+
+def test_a_gap_is_what_conntrack_does_not_know():
+    assert formats.conntrack_event({"event": "gap", "lost": 12, "sequence": 40}) == "GAP 12"

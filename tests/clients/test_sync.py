@@ -97,8 +97,52 @@ def test_it_imports_next_to_nothing(socket):
         *("zonetrack.clients", "zonetrack.clients.sync", "zonetrack.clients.methods", "zonetrack.clients.pages"),
         *("zonetrack.clients.session", "zonetrack.clients.wire", "zonetrack.clients.framing"),
         *("zonetrack.clients.errors", "zonetrack.clients.address", "zonetrack.clients.filters"),
-        *("zonetrack.clients.connections",),
+        *("zonetrack.clients.connections", "zonetrack.clients.events"),
     }
     used = imported_by(f"from zonetrack.clients.sync import connect\nct = connect({socket!r})\nlist(ct.connections())")
     assert not used & HEAVY
     assert "numpy" in imported_by(f"from zonetrack.clients.sync import connect\nconnect({socket!r}).dump()")
+
+
+# ------------------------------------------------------------------------------------------------ events
+def test_events_until_one_has_seen_enough(socket):
+    with connect(socket) as ct:
+        told = []
+        for event in ct.events(["new", "destroy"], zone=5):
+            told.append((event["event"], event["sequence"]))
+            if event["event"] == "destroy":
+                break
+        assert told == [("new", 5), ("update", 6), ("gap", 9), ("destroy", 9)]
+        assert ct.count() == 20
+
+
+def test_batches_of_events_and_requests_between_them(socket):
+    with connect(socket) as ct:
+        batches = ct.event_batches()
+        first = next(batches)
+        assert (first.count, first.lost, first.sequence) == (0, 0, 4)
+        assert ct.count() == 20  # what comes meanwhile is kept
+        assert [(batch.lost, batch.array()["sequence"].tolist()) for batch in (next(batches), next(batches))] == [
+            (0, [5, 6]),
+            (2, [9]),
+        ]
+        batches.close()
+        assert ct.count() == 20
+
+
+def test_events_that_do_not_come(socket):
+    with connect(socket) as ct:
+        events = ct.events(timeout_s=0.05)
+        assert [next(events)["event"] for _ in range(4)] == ["new", "update", "gap", "destroy"]
+        with pytest.raises(errors.TookTooLongError, match=r"nothing happened in 0\.05 s"):
+            next(events)
+        assert ct.count() == 20
+
+
+def test_a_service_that_goes_away_while_one_waits(tmp_path):
+    with peer.running(tmp_path / "s") as process, connect(str(tmp_path / "s")) as ct:
+        events = ct.events()
+        assert [next(events)["event"] for _ in range(4)][-1] == "destroy"
+        process.kill()
+        with pytest.raises(errors.NoServiceError):
+            next(events)

@@ -27,7 +27,7 @@ NAMES = {
     *("zones", "zones.set", "zones.unset", "timeouts.get", "timeouts.set", "timeouts.unset"),
     *("limits.get", "limits.set", "limits.unset", "fragments.get", "fragments.set"),
     *("config.reload", "stop", "explain.recent"),
-    *("metrics", "summary"),
+    *("metrics", "summary", "events.subscribe", "events.unsubscribe"),
     *("rules.get", "rules.check", "rules.load", "rules.clear", "rules.trace"),
 }
 

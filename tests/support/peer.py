@@ -10,6 +10,7 @@ A mortal one names itself as keeper, and ends when it is told to.
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -27,6 +28,18 @@ FIELDS = [
     *(["status", "<u2", []], ["protocol", "|u1", []], ["family", "|u1", []], ["state", "|u1", []]),
     ["helper", "|u1", []],
 ]
+EVENT_FIELDS = [
+    *(["sequence", "<u8", []], ["time_ms", "<u8", []], ["changes", "<u2", []], ["kind", "|u1", []], ["end", "|u1", []]),
+    ["reserved0", "<u4", []],
+    *FIELDS,
+]
+READING = {
+    "sequence": 4,
+    "dtype": EVENT_FIELDS,
+    "kinds": {"new": 1, "update": 2, "destroy": 4},
+    "ends": ["none", "expired"],
+    "changes": {"state": 1, "status": 2},
+}
 MORTAL = "mortal" in sys.argv
 ROW_BYTES = 160
 PAGE_ROWS = 7
@@ -38,6 +51,19 @@ def row(number):
     packed[:8] = number.to_bytes(8, "little")
     packed[-4:] = bytes([17, 4, 0, 0])
     return bytes(packed)
+
+
+def event(sequence, kind, changes=0, end=0):
+    """Return a row of an event of the connection of the same number."""
+    return struct.pack("<QQHBBI", sequence, 1_767_225_600_500, changes, kind, end, 0) + row(sequence)
+
+
+def notices():
+    """Return the bytes of what a subscriber is told: three events, of which two were lost in between, and no more."""
+    first = {"lost": 0, "sequence": 6, "records": event(5, 1) + event(6, 2, changes=2)}
+    second = {"lost": 2, "sequence": 9, "records": event(9, 4, end=1)}
+    other = wire.notification("weather", {"is": "fine"})
+    return wire.notification("events", first) + other + wire.notification("events", second)
 
 
 def answer(request, rows):
@@ -52,6 +78,8 @@ def answer(request, rows):
             end = min(begin + min(request.params["limit"], PAGE_ROWS), rows)
             page = {"records": b"".join(map(row, range(begin, end))), "next": end if end < rows else None}
             return wire.response(request.id, page | {"dtype": FIELDS, "states": list(TCP_STATES), "status": STATUS})
+        case "events.subscribe":
+            return wire.response(request.id, READING) + notices()
         case "hello" if MORTAL:
             return wire.response(request.id, {"keeper": os.getpid()})
         case "fail":

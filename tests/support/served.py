@@ -13,6 +13,7 @@ from zonetrack.service import control, warmup
 from zonetrack.service.config import Control
 from zonetrack.service.context import Context
 from zonetrack.service.door import open_door
+from zonetrack.shm.events import Events
 
 TIMEOUT_S = 60.0
 
@@ -33,7 +34,10 @@ class Service:
 
     def __init__(self, path, table=None, group=None, stall_s=10.0, workers=(), check_config=dict, sites=None, **bounds):
         self.path = str(path)
-        self.table = small(zones=16) if table is None else table
+        if table is None:
+            table = small(zones=16)
+            table.events = Events()
+        self.table = table
         self.door = open_door(self.path, group)
         self.clients = []
         self.keeper = {"workers": workers, "check_config": check_config}

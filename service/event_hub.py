@@ -1,0 +1,224 @@
+"""Events for clients: one reader of the rings while anybody has subscribed, and for each client what it wants of them.
+
+    subscribe    the rings are written from now on; the answer has the number from which on all is told
+    tell         notifications ``events``: packed rows, and how many were lost before them
+    forget       a client has gone; with the last one the rings' memory goes too
+
+Nothing here waits for a client: what one has not read is bounded, and what comes beyond that is lost to it and counted.  The
+rings are read on a thread of its own, and rows are parted and packed there, so the loop only hands bytes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..clients import wire
+from ..clients.errors import FailedError
+from ..shm import roster
+from ..shm.layout import EVENT_ROW, STEP_BITS, Change, End, Step
+from ..shm.views import Table
+from . import event_filters, log
+from .event_merge import Batch, Merger
+from .filters import Wanted
+
+ROWS_MAX = 2_048
+"""In one notification; 384 KiB."""
+SHORTEST_S, LONGEST_S = 0.002, 0.02
+"""Between two looks at the rings: short after something happened, longer and longer while nothing does."""
+GRACE_S = 0.03
+"""For a client that reads, when more has happened at once than is kept for it: shorter than a ring takes to go round."""
+SETTLE_S = 1.0
+DTYPE = [[name, kind.base.str, list(kind.shape)] for name, (kind, *_) in (EVENT_ROW.fields or {}).items()]
+_log = log.logger("control")
+
+
+class Line(Protocol):
+    """Where a client is told things."""
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for it."""
+        ...
+
+    def post(self, data: bytes) -> None:
+        """Have bytes sent."""
+        ...
+
+
+@dataclass
+class Subscriber:
+    """What a client wants, and what it missed."""
+
+    line: Line
+    kinds: int
+    wanted: Wanted
+    since: int
+    """Events up to this number are not for it."""
+    lost: int = 0
+    """Of those for it, what it was not told of because it did not read; it does not know yet."""
+    told: int = 0
+    lost_in_all: int = 0
+
+
+class Hub:
+    """The events of one table."""
+
+    def __init__(self, table: Table, output_bytes_max: int) -> None:
+        self._table = table
+        self._unread_max = output_bytes_max // 2
+        self._rows_max = max(1, min(ROWS_MAX, output_bytes_max // 8 // EVENT_ROW.itemsize))
+        self._merger: Merger | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="events")
+        self.subscribers: dict[Line, Subscriber] = {}
+        self.lost = 0
+
+    @property
+    def sequence(self) -> int:
+        """Number of the latest event."""
+        return 0 if self._table.events is None else self._table.events.sequence
+
+    def figures(self) -> dict[str, int]:
+        """Return figures about events."""
+        return {
+            "subscribers": len(self.subscribers),
+            "sequence": self.sequence,
+            "lost": self.lost,
+            "lost_by_slow_readers": sum(one.lost_in_all for one in self.subscribers.values()),
+        }
+
+    # -------------------------------------------------------------------------------------------- clients
+    async def subscribe(self, line: Line, kinds: int, wanted: Wanted) -> dict[str, Any]:
+        """Tell a client of events from now on; what it had subscribed to before holds no more.
+
+        Returns:
+            How to read them, and the number up to which it is told nothing.
+
+        Raises:
+            FailedError: nobody writes events here.
+        """
+        events = self._table.events
+        if events is None:
+            raise FailedError("this service writes no events")
+        self.subscribers[line] = subscriber = Subscriber(line, kinds, wanted, since=1 << 63)
+        self._want()
+        await self._settle()
+        if self._task is None or self._task.done():
+            self._merger = Merger(self._table)
+            self._task = asyncio.create_task(self._run(self._merger))
+            self._task.add_done_callback(_note)
+        subscriber.since = events.sequence
+        return {
+            "sequence": subscriber.since,
+            "dtype": DTYPE,
+            "kinds": {name: int(kind) for name, kind in event_filters.KINDS.items()},
+            "ends": [end.name.lower() for end in End],
+            "changes": {change.name.lower(): int(change) for change in Change},
+        }
+
+    def forget(self, line: Line) -> bool:
+        """Tell a client nothing more; returns whether it was told anything before."""
+        if self.subscribers.pop(line, None) is None:
+            return False
+        self._want()
+        return True
+
+    def _want(self) -> None:
+        """Have just those events written that somebody reads."""
+        assert self._table.events is not None
+        kinds = 0
+        for one in self.subscribers.values():
+            kinds |= one.kinds
+        zones = {one.wanted.zone for one in self.subscribers.values()}
+        self._table.events.want(kinds, zones.pop() if len(zones) == 1 else None)
+
+    async def _settle(self) -> None:
+        """Wait until nobody is in the middle of what he began before events were wanted."""
+        steps = roster.participants(self._table)["intent"]["step"]
+        busy = steps & np.uint64((1 << STEP_BITS) - 1) != Step.NONE
+        until_s = asyncio.get_running_loop().time() + SETTLE_S
+        before = steps.copy()
+        while busy.any() and asyncio.get_running_loop().time() < until_s:
+            await asyncio.sleep(SHORTEST_S)
+            busy &= (steps & np.uint64((1 << STEP_BITS) - 1) != Step.NONE) & (steps == before)
+
+    async def catch_up(self, owner: int, most: int) -> None:
+        """Wait until the reader is no more than ``most`` events behind a participant of this process."""
+        while self.subscribers and self._merger is not None and self._merger.behind(owner) > most:
+            await asyncio.sleep(SHORTEST_S)
+
+    # -------------------------------------------------------------------------------------------- the reader
+    async def _run(self, merger: Merger) -> None:
+        pause_s = SHORTEST_S
+        loop = asyncio.get_running_loop()
+        while self.subscribers:
+            batch, more = await loop.run_in_executor(self._thread, merger.take)
+            self.lost += batch.lost
+            for subscriber in list(self.subscribers.values()):
+                await self._tell(subscriber, batch)
+            if not more:
+                await asyncio.sleep(pause_s)
+            pause_s = SHORTEST_S if len(batch.rows) or batch.lost else min(2 * pause_s, LONGEST_S)
+        self._merger = None
+        assert self._table.events is not None
+        self._table.events.let_go()
+
+    async def _tell(self, subscriber: Subscriber, batch: Batch) -> None:
+        """Tell a client what of a batch is for it, if it reads."""
+        if not len(batch.rows) and not batch.lost and not subscriber.lost:
+            return
+        loop = asyncio.get_running_loop()
+        parts = await loop.run_in_executor(self._thread, self._packed, subscriber, batch)
+        lost = batch.lost if batch.sequence > subscriber.since else 0
+        for rows, sequence in parts:
+            count = len(rows) // EVENT_ROW.itemsize
+            if subscriber.line not in self.subscribers:
+                return
+            if not await self._has_room(subscriber):
+                subscriber.lost += lost + count
+                subscriber.lost_in_all += count
+            elif count or lost or subscriber.lost:
+                told = {"lost": subscriber.lost + lost, "records": rows, "sequence": sequence}
+                subscriber.line.post(wire.notification("events", told))
+                subscriber.told, subscriber.lost = subscriber.told + count, 0
+            lost = 0
+
+    async def _has_room(self, subscriber: Subscriber) -> bool:
+        """Return whether a client has read enough to be told more; who has read all so far gets a moment for it."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + (0.0 if subscriber.lost else GRACE_S)
+        while subscriber.line.unread > self._unread_max:
+            if loop.time() >= until_s:
+                return False
+            await asyncio.sleep(SHORTEST_S / 2)
+        return True
+
+    def _packed(self, subscriber: Subscriber, batch: Batch) -> list[tuple[bytes, int]]:
+        """Return the rows that are for a client, in portions, each with the number up to which it is told then."""
+        rows = batch.rows
+        if len(rows):
+            for_it = event_filters.mask(rows, subscriber.kinds, subscriber.wanted)
+            rows = rows[for_it & (rows["sequence"] > subscriber.since)]
+        portions = [rows[first : first + self._rows_max] for first in range(0, len(rows), self._rows_max)]
+        if not portions:
+            return [(b"", batch.sequence)]
+        numbers = [int(portion["sequence"][-1]) for portion in portions[:-1]] + [batch.sequence]
+        return [(portion.tobytes(), number) for portion, number in zip(portions, numbers, strict=True)]
+
+    def close(self) -> None:
+        """End the reader."""
+        self.subscribers.clear()
+        if self._table.events is not None:
+            self._want()
+        self._thread.shutdown(cancel_futures=True)
+
+
+def _note(task: asyncio.Task[None]) -> None:
+    """Log why the reader ended, if it should not have."""
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("events are read no more", exc_info=task.exception())

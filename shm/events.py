@@ -1,0 +1,116 @@
+"""Where participants write what happens to connections: a ring for each, one count for all, and a reader that owes nothing.
+
+Memory without a name, which the keeper makes before it forks and everybody it forks shares.  Where nobody reads events it
+takes a page for the heads and no more: the rings get their memory when they are written, and lose it with the last reader.
+
+Who may           while                        sees
+    write         a participant, its own ring  -
+    gather        one reader (control)         events that are whole, and of others how many there were
+    want          control                      -
+
+Invariants
+    I1  An event has a sequence number that no other has; the numbers taken are all from 1 to the count.
+    I2  Of two events of one connection the later has the higher number: it is taken under the record's lock, or while
+        nobody else can find the record.
+    I3  A number that was taken and is in no ring is of an event that is being written (its ring is `open`), or that is
+        lost: its ring went round, or its writer died.
+
+Ordering
+    R1  `open` = 1, then the count is added to (acq_rel)   A1  the count, then `open`
+    R2  odd number, contents, even number                  A2  that number before and after the copy
+    R3  `written` + 1, then `open` = 0                     A3  `open`, then `written`
+        So who sees a number taken (A1) and the ring not open (A3) finds the event in the ring, or it is lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import time
+import weakref
+
+import numpy as np
+
+from .layout import (
+    EVENT_BYTES,
+    EVENT_RING,
+    EVENT_RING_BYTES,
+    EVENTS_MAX,
+    PAGE_BYTES,
+    ROSTER_MAX,
+    EventKind,
+)
+from .views import address_of
+
+EVERYTHING = EventKind.NEW | EventKind.UPDATE | EventKind.DESTROY
+RING_BYTES = EVENTS_MAX * EVENT_BYTES
+_HEADS = 2 * EVENT_RING_BYTES
+"""Where the heads begin: the count before them has lines of its own."""
+_RINGS = -(-(_HEADS + ROSTER_MAX * EVENT_RING_BYTES) // PAGE_BYTES) * PAGE_BYTES
+_SIZE = _RINGS + ROSTER_MAX * RING_BYTES
+_PUNCH_HOLE = 0x01 | 0x02  # fallocate(2): FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+
+
+class Events:
+    """The rings of all participants of a table."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        """Make them, and nobody wants events yet.
+
+        Args:
+            descriptor: of rings that there are already, to be used from here too.
+        """
+        self.descriptor = os.memfd_create("zonetrack.events") if descriptor is None else descriptor
+        weakref.finalize(self, os.close, self.descriptor)
+        if descriptor is None:
+            os.ftruncate(self.descriptor, _SIZE)
+        self._memory = mmap.mmap(self.descriptor, _SIZE)
+        self.base = address_of(self._memory)
+        self.heads_address = self.base + _HEADS
+        self._count = np.frombuffer(self._memory, "u8", 1)
+        self.heads = np.frombuffer(self._memory, EVENT_RING, ROSTER_MAX, _HEADS)
+
+    @property
+    def sequence(self) -> int:
+        """Sequence number of the latest event, 0 before the first."""
+        return int(self._count[0])
+
+    @property
+    def sequence_address(self) -> int:
+        """Address of the word with the latest sequence number."""
+        return self.base
+
+    def ring_address(self, owner: int) -> int:
+        """Return the address of EVENT[EVENTS_MAX] of a participant."""
+        return self.base + _RINGS + (owner - 1) * RING_BYTES
+
+    def enter(self, owner: int, views: np.record) -> None:
+        """Let kernels write in a participant's name; what its predecessor was writing when it died is lost."""
+        head = self.heads[owner - 1]
+        head["open"] = 0
+        head["clock_ms"] = time.monotonic_ns() // 1_000_000
+        views["events"] = self.heads_address + (owner - 1) * EVENT_RING_BYTES
+        views["event_slots"] = self.ring_address(owner)
+        views["event_sequence"] = self.sequence_address
+
+    def tick(self, owner: int) -> None:
+        """Say what moment it is, for a participant whose kernels are not told."""
+        self.heads[owner - 1]["clock_ms"] = time.monotonic_ns() // 1_000_000
+
+    def want(self, kinds: int, zone: int | None = None) -> None:
+        """Say which events are read from now on: what nobody reads is not written.
+
+        Args:
+            kinds: EventKind bits.
+            zone: only those of this zone; None: of all.
+        """
+        self.heads["zone"] = 0 if zone is None else zone + 1
+        self.heads["wanted"] = kinds
+
+    def let_go(self) -> None:
+        """Give the rings' memory back; for when nothing is wanted, and who was writing has finished or never will."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        length = ctypes.c_long(ROSTER_MAX * RING_BYTES)
+        if libc.fallocate(self.descriptor, _PUNCH_HOLE, ctypes.c_long(_RINGS), length):
+            raise OSError(ctypes.get_errno(), "the rings' memory cannot be given back")

@@ -1,0 +1,77 @@
+"""The rings of events: where each participant's stand, who wants them, and that they cost nothing while nobody does."""
+
+import os
+
+import numpy as np
+import pytest
+from zonetrack.shm import roster, segment
+from zonetrack.shm.events import EVERYTHING, Events
+from zonetrack.shm.layout import EVENT_BYTES, EVENTS_MAX, PAGE_BYTES, ROSTER_MAX, Kind
+from zonetrack.shm.sizing import Geometry
+
+
+@pytest.fixture
+def events():
+    return Events()
+
+
+def pages(events):
+    """Return the bytes that its memory takes."""
+    return os.fstat(events.descriptor).st_blocks * 512
+
+
+def test_they_cost_nothing_while_nobody_wants_them(events):
+    assert pages(events) <= 16 * PAGE_BYTES and events.sequence == 0
+    assert not events.heads["wanted"].any()
+
+
+def test_each_participant_has_a_ring_of_its_own(events):
+    first = [events.ring_address(owner) for owner in range(1, ROSTER_MAX + 1)]
+    assert set(np.diff(first).tolist()) == {EVENTS_MAX * EVENT_BYTES}
+    heads = events.heads_address + ROSTER_MAX * events.heads.itemsize
+    assert heads <= first[0] and first[0] % PAGE_BYTES == events.base % PAGE_BYTES == 0
+
+
+def test_views_lead_to_the_own_ring(events):
+    table = segment.anonymous(Geometry(100, 4, 0))
+    me = roster.join(table, Kind.WORKER)
+    without = table.views(me)
+    assert without["event_slots"] == 0 and not np.ctypeslib.as_array(_words(int(without["events"]))).any()
+    table.events = events
+    events.heads[me - 1]["open"] = 1  # its predecessor died over an event
+    views = table.views(me)
+    assert views["events"] == events.heads_address + (me - 1) * events.heads.itemsize
+    assert (views["event_slots"], views["event_sequence"]) == (events.ring_address(me), events.sequence_address)
+    assert events.heads[me - 1]["open"] == 0 and events.heads[me - 1]["clock_ms"] > 0
+    assert table.views(0)["event_slots"] == 0
+
+
+def _words(address):
+    import ctypes
+
+    return (ctypes.c_uint64 * 16).from_address(address)
+
+
+def test_who_wants_what(events):
+    events.want(EVERYTHING, zone=0)
+    assert set(events.heads["wanted"].tolist()) == {EVERYTHING} and set(events.heads["zone"].tolist()) == {1}
+    events.want(2)
+    assert set(events.heads["wanted"].tolist()) == {2} and not events.heads["zone"].any()
+
+
+def test_the_memory_of_rings_is_given_back_and_heads_stay(events):
+    before = pages(events)
+    view = np.frombuffer(events._memory, "u1")
+    first = events.ring_address(7) - events.base
+    view[first : first + EVENTS_MAX * EVENT_BYTES] = 1
+    events.heads[6]["written"] = 5
+    assert pages(events) > before + EVENTS_MAX * EVENT_BYTES - PAGE_BYTES
+    events.let_go()
+    assert pages(events) <= before + PAGE_BYTES and events.heads[6]["written"] == 5
+    assert not view[first : first + EVENT_BYTES].any()
+
+
+def test_the_same_rings_by_their_descriptor(events):
+    again = Events(os.dup(events.descriptor))
+    events.want(1)
+    assert again.heads["wanted"][0] == 1
