@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..clients.errors import Exit
-from . import log
+from . import log, privileges
 from .crew import FAILED, follow_parent
 from .lives import Act, Course, Life
 
@@ -39,6 +39,8 @@ class Child:
     """The handler of SIGTERM in the child; None where the job sets up its own."""
     on_hurry: Handler | None = None
     """The handler of SIGUSR1; None where it is ignored."""
+    keeps: tuple[int, ...] = ()
+    """Capabilities that it goes on to have."""
     course: Course = field(default_factory=Course)
     pid: int = 0
     pidfd: int = -1
@@ -88,6 +90,7 @@ class Child:
             signal.signal(signal.SIGUSR1, self.on_hurry or signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
             follow_parent(signal.SIGTERM)
+            privileges.keep_only(self.keeps)
             if os.getppid() == keeper:  # else it died before that, and nobody would tell us
                 self.job(lambda: self._say_ready(ready))
             code = Exit.OK

@@ -33,6 +33,7 @@ from . import (
     event_handlers,  # noqa: F401 - puts its rows into the table
     handlers,
     log,
+    privileges,
     rules_handlers,  # noqa: F401 - puts its rows into the table
     watch_handlers,  # noqa: F401 - likewise
 )
@@ -51,6 +52,8 @@ PIECES = (
 TURN_MESSAGES = 32
 """Requests of one client that are read before it is the others' turn; reading one takes some 10 us."""
 ITEMS_MAX = 8_192
+DESCRIPTORS = 256
+"""Open files beside those of clients: the table, ports and their queues, pages over HTTP."""
 LEAVE_S = 1.0
 """How long a client has to read its last word."""
 TICK_S = 0.1
@@ -363,6 +366,9 @@ def run(context: Context, ready: Callable[[], None]) -> None:
     """
     gc.freeze()  # what was inherited is never garbage: collections need not look at it
     sys.setswitchinterval(SWITCH_S)
+    allowed = privileges.allow_descriptors(context.bounds.clients_max + DESCRIPTORS)
+    if allowed < context.bounds.clients_max + DESCRIPTORS:
+        _log.warning("control.clients_max is %d, but only %d files may be open", context.bounds.clients_max, allowed)
     uvloop.run(_run(context, ready))
 
 

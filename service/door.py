@@ -117,11 +117,10 @@ def open_door(path: str, group: str | None = None) -> Door:
     gid = None if group is None else _gid(group)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        _bind(listener, path)
+        _make_directory(Path(path).parent, gid)
+        _bind(listener, path, MODE if gid is None else GROUP_MODE)
         if gid is not None:
-            os.chown(path, -1, gid)
-            os.chmod(path, GROUP_MODE)
+            os.chown(path, -1, gid, follow_symlinks=False)
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
@@ -139,10 +138,32 @@ def _gid(group: str) -> int:
         raise DoorError(f"there is no group {group!r} to which the control socket could belong") from None
 
 
-def _bind(listener: socket.socket, path: str) -> None:
+def _make_directory(directory: Path, gid: int | None) -> None:
+    """Make the directory of a socket if it is missing, and see that nobody else can change what stands there.
+
+    Raises:
+        DoorError: others may write to it, so that they could put another socket in our place.
+    """
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700)
+        if gid is not None:
+            os.chown(directory, -1, gid)
+            directory.chmod(0o710)
+    status = directory.stat()
+    others = stat.S_IWOTH | (stat.S_IWGRP if status.st_gid != os.getegid() else 0)
+    is_open = status.st_mode & others and not status.st_mode & stat.S_ISVTX
+    if is_open or status.st_uid not in (0, os.geteuid()):
+        raise DoorError(
+            f"{directory}: others than user {os.geteuid()} could replace the socket in it: chmod go-w, or name another"
+        )
+
+
+def _bind(listener: socket.socket, path: str, mode: int) -> None:
     """Give a socket its path, and take away what a dead service left there."""
+    os.fchmod(listener.fileno(), mode)  # what it has from its first moment there on, less the umask
     for _ in range(2):
-        before = os.umask(0o777 & ~MODE)  # nobody else may come in, not even before the mode is set
+        before = os.umask(0o777 & ~mode)
         try:
             listener.bind(path)
             return

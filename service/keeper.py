@@ -28,7 +28,7 @@ from ..shm.events import Events
 from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.segment import Instance
-from . import burial, control, listening, log, notify, opening, settings, warmup
+from . import burial, control, listening, log, notify, opening, privileges, settings, warmup
 from .board import Board
 from .burial import Burial
 from .children import Child
@@ -173,7 +173,9 @@ class Keeper:
         for number, numbers in enumerate(self._dealt):
             line = self._board.lines[number]
             worker = Worker(self._instance.table, self._queues, numbers, line, self._rules.book, number)
-            self._workers.append(Child("worker", number, worker.work, worker.stop, worker.hurry))
+            self._workers.append(
+                Child("worker", number, worker.work, worker.stop, worker.hurry, keeps=privileges.OF_WORKERS)
+            )
         self._control = Child("control", 0, self._be_control)
 
     def _be_control(self, ready: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
@@ -150,6 +150,11 @@ class Metrics(Collector):
         yield gauge("zones_in_use", "Zones that have connections.", totals["zones_in_use"])
         yield gauge("expectations", "Connections that are foretold.", totals["expectations"])
         yield gauge("table_bytes", "Shared memory of the table.", totals["table_bytes"])
+        swept = totals["sweep"]
+        yield gauge("sweep_backlog", "Records that are due to be looked at by the sweep.", swept["backlog"])
+        buckets = [(str(int(most) / 1e6), count) for most, count in swept["at_most_us"].items()]
+        buckets.append(("+Inf", swept["sweeps"]))
+        yield HistogramMetricFamily(f"{PREFIX}sweep_seconds", "Lengths of sweeps.", buckets, swept["ns"] / 1e9)
 
     def _of_zones(self) -> Iterator[Metric]:
         entries = GaugeMetricFamily(f"{PREFIX}zone_entries", "Connections by zone.", labels=["zone"])

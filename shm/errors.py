@@ -83,6 +83,12 @@ class Forbidden(SegmentError):
     complaint = "no access"
 
 
+class NotOurs(SegmentError):
+    """Somebody else has made it, or may write it: whoever runs a service does not go by what others can change."""
+
+    complaint = "not this user's alone"
+
+
 class Missing(SegmentError):
     """There is no such segment."""
 

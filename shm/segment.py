@@ -39,6 +39,7 @@ from .errors import (
     InUse,
     Missing,
     NoSpace,
+    NotOurs,
     WrongGeneration,
     WrongSize,
     WrongState,
@@ -228,6 +229,7 @@ def attach(instance: str, *, claim: bool = False, sealed: bool = False) -> Insta
     own = None
     try:
         if claim:
+            _demand_own(name, files[Region.CONTROL])
             own = Claim(instance, files[Region.CONTROL])
             if not _is_linked(files[Region.CONTROL]):
                 raise Missing(name, "a segment", "one that was unlinked just now")
@@ -238,6 +240,8 @@ def attach(instance: str, *, claim: bool = False, sealed: bool = False) -> Insta
             if region is not Region.CONTROL:
                 name = segment_name(instance, region)
                 files[region] = _open(name)
+                if claim:
+                    _demand_own(name, files[region])
                 part = header.check(name, files[region], region, {SegmentState.READY})
                 if part["generation"] != control["generation"]:
                     raise WrongGeneration(name, f"{control['generation']:#x}", f"{part['generation']:#x}")
@@ -363,6 +367,18 @@ def _open(name: str) -> int:
         raise Missing(name, "a segment", "none") from None
     except (posix_ipc.PermissionsError, OSError) as error:
         raise Forbidden(name, "to read and write it", str(error)) from error
+
+
+def _demand_own(name: str, descriptor: int) -> None:
+    """See that a segment is of this user, and that nobody else can write it.
+
+    Raises:
+        NotOurs: it is not so.
+    """
+    status = os.fstat(descriptor)
+    mode = status.st_mode & 0o777
+    if status.st_uid != os.geteuid() or mode & 0o077:
+        raise NotOurs(name, f"user {os.geteuid()}, mode {MODE:o}", f"user {status.st_uid}, mode {mode:o}; discard it")
 
 
 def _remove(instance: str, but: Region | None = None) -> None:

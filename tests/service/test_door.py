@@ -35,6 +35,59 @@ def test_a_door_makes_its_directory_and_is_its_owners_alone(opened, path):
         client.connect(path)
 
 
+def test_its_directory_is_the_owners_and_the_groups_to_pass(tmp_path):
+    open_door(str(tmp_path / "alone" / "x.sock")).close()
+    assert mode(tmp_path / "alone") == 0o700
+    open_door(str(tmp_path / "group" / "x.sock"), str(os.getegid())).close()
+    assert mode(tmp_path / "group") == 0o710
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+@pytest.mark.parametrize(("group", "wanted"), [(None, 0o600), (str(os.getegid()), 0o660)])
+def test_the_mode_is_there_from_the_first_moment(path, umask, group, wanted, monkeypatch):
+    os.mkdir(os.path.dirname(path), 0o700)
+    modes = []
+    bound = socket.socket.listen
+    monkeypatch.setattr(socket.socket, "listen", lambda one, *more: (modes.append(mode(path)), bound(one, *more))[1])
+    before = os.umask(umask)
+    try:
+        open_door(path, group).close()
+    finally:
+        assert os.umask(before) == umask
+    assert modes == [wanted]
+
+
+@pytest.mark.parametrize(("permissions", "stands"), [(0o777, False), (0o770, True), (0o1777, True), (0o755, True)])
+def test_a_directory_in_which_others_could_replace_it_is_refused(tmp_path, permissions, stands):
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    directory.chmod(permissions)
+    if stands:
+        open_door(str(directory / "x.sock")).close()
+    else:
+        with pytest.raises(DoorError, match="could replace the socket"):
+            open_door(str(directory / "x.sock"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+@pytest.mark.parametrize(("uid", "gid", "permissions"), [(NOBODY, 0, 0o755), (0, STAFF, 0o775)])
+def test_a_directory_of_somebody_else_is_refused(tmp_path, uid, gid, permissions):
+    directory = tmp_path / "theirs"
+    directory.mkdir()
+    os.chown(directory, uid, gid)
+    directory.chmod(permissions)
+    with pytest.raises(DoorError, match="could replace the socket"):
+        open_door(str(directory / "x.sock"))
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path):
+    (tmp_path / "precious").write_text("data")
+    (tmp_path / "x.sock").symlink_to(tmp_path / "precious")
+    with pytest.raises(DoorError, match="is there, and is no socket"):
+        open_door(str(tmp_path / "x.sock"))
+    assert (tmp_path / "precious").read_text() == "data" and mode(tmp_path / "precious") != 0o600
+
+
 def test_a_door_that_is_closed_leaves_nothing(path):
     open_door(path).close()
     assert not os.path.exists(path)
@@ -87,7 +140,7 @@ def test_a_path_has_107_bytes_at_most(length, fits, tmp_path):
 
 def test_where_no_directory_can_be_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DoorError, match=r"x\.sock: File exists"):
+    with pytest.raises(DoorError, match=r"x\.sock: Not a directory"):
         open_door(str(tmp_path / "file" / "x.sock"))
 
 

@@ -6,10 +6,12 @@ import select
 import signal
 import socket
 import urllib.request
+from pathlib import Path
 
 import pytest
 from services import Service
 from zonetrack.clients.errors import Exit
+from zonetrack.service import privileges
 from zonetrack.service.keeper import AFTER, TRANSITIONS, Event, Phase
 from zonetrack.shm import roster
 from zonetrack.shm.layout import GLOBAL, PARTICIPANT, QUOTA, Kind, Region, SegmentState, Step
@@ -60,6 +62,19 @@ def test_a_service_from_start_to_end(serve):
 def test_as_many_workers_and_queues_as_there_may_be(serve):
     service = serve("--workers", 128, "--port", "shm:lab,queues=1024,slots=4").until_ready()
     assert len(service.workers()) == 128
+    assert service.stop() == Exit.OK
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to give up")
+def test_whoever_hears_strangers_has_no_more_rights_than_it_needs(serve):
+    service = serve("--port", "shm:lab").until_ready()
+    held = {}
+    for place in roster.present(service.table):
+        status = Path(f"/proc/{place.pid}/status").read_text()
+        effective, no_new = (status.partition(f"\n{name}:\t")[2].splitlines()[0] for name in ("CapEff", "NoNewPrivs"))
+        held[place.kind] = (int(effective, 16) & ~sum(1 << one for one in privileges.OF_WORKERS), no_new)
+        assert place.kind is Kind.WORKER or int(effective, 16) == 0
+    assert held[Kind.WORKER] == held[Kind.CONTROL] == (0, "1")
     assert service.stop() == Exit.OK
 
 

@@ -7,7 +7,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from zonetrack.service.limits import Quotas
 from zonetrack.service.metrics import COUNTERS, OTHER, PORTS_MAX, Metrics
 from zonetrack.service.stats import COUNTED, OF_PACKETS, Stats
+from zonetrack.shm import roster
 from zonetrack.shm.layout import GLOBAL, UNLIMITED, Region
+from zonetrack.shm.reasons import Reason
 
 CONTROL = {"clients": 3, "paused": 1, "requests": 17, "refused": {"busy": 2}, "loop_latency_us": {"p99": 250}}
 WORKERS = [
@@ -47,6 +49,20 @@ def test_the_table(table):
     assert found["zonetrack_entries_capacity",] == 3000 and found["zonetrack_zones_in_use",] == 1
     assert found["zonetrack_insert_total",] == 5
     assert found["zonetrack_build_info", ("version", "1")] == 1
+
+
+def test_sweeps_are_a_histogram(table):
+    me = tables.Participant(table)
+    me.made(tables.keys(3), expiry_ms=1)
+    counters = roster.participants(table)[me.me - 1]["counters"]
+    counters[Reason.SWEEPS], counters[Reason.SWEEPS_100_US] = 10, 4
+    counters[Reason.SWEEPS_1_MS] = counters[Reason.SWEEPS_10_MS] = 9
+    counters[Reason.SWEEP_NS] = 2_500_000
+    found = values(made(table))
+    buckets = {key[1][1]: value for key, value in found.items() if key[0] == "zonetrack_sweep_seconds_bucket"}
+    assert buckets == {"0.0001": 4, "0.001": 9, "0.01": 9, "+Inf": 10}
+    assert (found["zonetrack_sweep_seconds_count",], found["zonetrack_sweep_seconds_sum",]) == (10, 0.0025)
+    assert found["zonetrack_sweep_backlog",] == 3
 
 
 def test_every_reason_of_a_packet_is_in_one_family(table):

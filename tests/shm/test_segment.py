@@ -101,6 +101,24 @@ def test_what_is_made_is_ready_private_and_as_large_as_said(instance):
         assert sum(path(instance, region).stat().st_blocks * 512 for region in Region) == SMALL.total_bytes
 
 
+def test_a_service_does_not_go_on_with_what_others_can_write(instance):
+    with segment.create(instance, SMALL) as made:
+        made.seal()
+    path(instance).chmod(0o620)
+    with pytest.raises(
+        errors.NotOurs, match=r"not this user's alone: expected user \d+, mode 600, found user \d+, mode 620"
+    ):
+        segment.attach(instance, claim=True)
+    segment.attach(instance, sealed=True).close()  # whoever only looks may
+    path(instance).chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(path(instance), 65534, 65534)
+        with pytest.raises(errors.NotOurs, match="found user 65534"):
+            segment.attach(instance, claim=True)
+        os.chown(path(instance), 0, 0)
+    segment.attach(instance, claim=True).close()
+
+
 def test_the_umask_does_not_matter(instance):
     before = os.umask(0o777)
     try:
