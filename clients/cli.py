@@ -51,6 +51,9 @@ COMMANDS = {
     "ports": Command("zonetrack.clients.stats_commands:ports_command", "Show the ports and their queues."),
     "top": Command("zonetrack.clients.top_command:command", "Watch who and what fills the table, live."),
     "metrics": Command("zonetrack.clients.stats_commands:metrics_command", "Print what Prometheus reads of a service."),
+    "restart": Command(
+        "zonetrack.clients.restart_command:command", "Replace the processes of a service while it runs."
+    ),
     "stop": Command("zonetrack.clients.stop_command:command", "Stop the service."),
     "replay": Command("zonetrack.service.replay_command:command", "Track captures, and show their connections."),
     "explain": Command("zonetrack.clients.explain_command:command", "Say why packets got their verdicts."),

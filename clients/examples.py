@@ -65,6 +65,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("top --once --rows 5", "Look once, for a mail or a ticket."),
     ),
     "metrics": (("metrics", "What Prometheus reads."),),
+    "restart": (("restart", "Go on with the program that is installed now; connections stay."),),
     "stop": (("stop", "Stop the service; the table is kept for the next start."),),
     "replay": (
         ("replay capture.pcap", "The connections of a capture."),

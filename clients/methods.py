@@ -289,6 +289,10 @@ class Methods:
         """Let the service read its configuration again."""
         return self.call("config.reload", {})
 
+    def restart(self) -> Any:
+        """Let the keeper begin anew, and replace workers and control one at a time."""
+        return self.call("restart", {})
+
     def stop(self, unlink: bool = False) -> Any:
         """Let the service end; with ``unlink``, its table too."""
         return self.call("stop", {"unlink": unlink})

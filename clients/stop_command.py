@@ -23,13 +23,16 @@ def command(socket: str | None, instance: str | None, unlink: bool, timeout: flo
     """Stop a service: it empties its queues and ends; the table is kept for its next start."""
     with ExitStack() as stack:
         ct = stack.enter_context(reach(socket, instance))
-        keeper = ct.hello()["keeper"]
-        process = watched(keeper)  # before it is told: later its number may be another's
-        if process is not None:
-            stack.callback(os.close, process)
-        ct.stop(unlink=unlink)
-        if process is not None and not select.select([process], [], [], timeout)[0]:
-            raise TookTooLongError(f"the service (keeper {keeper}) was told to stop, and has not in {timeout:g} s")
+        # before it is told, for later its number may be another's; one that was dead is followed by who is told
+        before = ct.hello()["keeper"]
+        process = watched(before)
+        keeper = ct.stop(unlink=unlink)["keeper"]
+        for one in [process, watched(keeper) if keeper != before else None]:
+            if one is None:
+                continue
+            stack.callback(os.close, one)
+            if not select.select([one], [], [], timeout)[0]:
+                raise TookTooLongError(f"the service (keeper {keeper}) was told to stop, and has not in {timeout:g} s")
     if as_json:
         print_json({"stopped": True, "unlinked": unlink})
     else:

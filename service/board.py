@@ -1,6 +1,6 @@
 """The board: a line for each worker, on which keeper and worker write what anybody may read.
 
-Memory that forked processes share, without a name: it lives as long as the service.  Each field has one writer and is
+Memory that the processes of a service share, a part of its estate.  Each field has one writer and is
 one aligned word, so there is nothing to lock; a reader may see a worker between two of its lives, never a torn number.
 
 Who writes        what
@@ -37,14 +37,15 @@ LINE = np.dtype(
 class Board:
     """Lines of the workers, numbered from 0, and the queues each of them owns."""
 
-    def __init__(self, queues: Sequence[Sequence[tuple[str, int]]]) -> None:
-        """Hang up an empty board.
+    def __init__(self, queues: Sequence[Sequence[tuple[str, int]]], lines: np.ndarray | None = None) -> None:
+        """Hang up a board.
 
         Args:
             queues: for each worker, the port and the number of each of its queues.
+            lines: LINE[n], of the estate; None: this process's and those of whoever it forks.
         """
         self.queues = [list(own) for own in queues]
-        self.lines = shared(LINE, len(queues))
+        self.lines = shared(LINE, len(queues)) if lines is None else lines[: len(queues)]
 
     def workers(self) -> list[dict[str, Any]]:
         """Return what stands on each line, in plain values."""

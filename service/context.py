@@ -21,6 +21,7 @@ class Order(IntEnum):
     STOP = 1  # as SIGTERM does
     DISCARD = 2  # stop, and remove the table
     RELOAD = 3  # as SIGHUP does
+    RESTART = 4  # begin anew, with the program as it is now, beside the workers; then replace them, one at a time
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Context:
     instance: str
     table: Table
     door: Door
-    order: Callable[[Order], None]
-    """Passes an order to the keeper, and does not wait until it is carried out."""
+    order: Callable[[Order], int]
+    """Passes an order to the keeper, does not wait until it is carried out, and returns the keeper's pid."""
     check_config: Callable[[], dict[str, Any]]
     """Reads the configuration anew, and returns what to tell whoever asked for a reload; raises ConfigError."""
     workers: Callable[[], list[dict[str, Any]]]
@@ -44,6 +45,7 @@ class Context:
     metrics: Metrics = field(default_factory=Metrics)
     sites: dict[str, socket.socket] = field(default_factory=dict)
     """What listens for HTTP, by what is shown there."""
-    keeper: int = field(default_factory=os.getppid)
+    keeper: Callable[[], int] = os.getppid
+    """Returns the pid of the keeper; of this process, where there is none at the moment."""
     stall_s: float = 10.0
     """How long a client may leave its answers unread once no more of them are kept for it."""

@@ -85,6 +85,10 @@ class Door:
             return Rights.READ
         return Rights.NONE
 
+    def leave(self) -> None:
+        """Let go of it in this process alone; others listen."""
+        self.listener.close()
+
     def close(self) -> None:
         """Listen no more, and take the socket away if it is still ours."""
         self.listener.close()
@@ -128,6 +132,27 @@ def open_door(path: str, group: str | None = None) -> Door:
     except DoorError:
         listener.close()
         raise
+    return Door(path, listener, os.geteuid(), gid, _identity(path))
+
+
+def resume(path: str, descriptor: int, group: str | None = None) -> Door:
+    """Go on listening on a path, with a socket that another process of this service opened there.
+
+    Args:
+        path: of the socket.
+        descriptor: of the socket; it belongs to the door from now on.
+        group: whose members may read, None for nobody.
+
+    Raises:
+        DoorError: somebody has put another file there, or there is no such group.
+    """
+    gid = None if group is None else _gid(group)
+    listener = socket.socket(fileno=descriptor)
+    if listener.getsockname() != path or _identity(path) is None:
+        listener.close()
+        raise DoorError(f"{path}: the socket that was left is not there any more")
+    listener.setblocking(False)
+    listener.listen(BACKLOG)  # clients see from now on that they speak to this process's
     return Door(path, listener, os.geteuid(), gid, _identity(path))
 
 

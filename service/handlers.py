@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import os
 import reprlib
 import time
 from collections.abc import Awaitable, Callable
@@ -227,7 +228,8 @@ async def hello(desk: Desk, client: Client) -> dict[str, Any]:
         "version": VERSION,
         "format": f"{digest():016x}",
         "instance": desk.context.instance,
-        "keeper": desk.context.keeper,
+        "keeper": desk.context.keeper(),
+        "control": os.getpid(),
         "rights": client.rights.name.lower(),
         "methods": sorted(METHODS),
     }
@@ -471,5 +473,10 @@ async def config_reload(desk: Desk, client: Client) -> dict[str, Any]:
 @method("stop", Rights.WRITE, {"unlink": Parameter(flag, False)})
 async def stop(desk: Desk, client: Client, unlink: bool) -> dict[str, Any]:
     """Have the keeper stop the service; with ``unlink`` it removes the table too."""
-    desk.context.order(Order.DISCARD if unlink else Order.STOP)
-    return {"keeper": desk.context.keeper}
+    return {"keeper": desk.context.order(Order.DISCARD if unlink else Order.STOP)}
+
+
+@method("restart", Rights.WRITE)
+async def restart(desk: Desk, client: Client) -> dict[str, Any]:
+    """Have the keeper begin anew, beside its workers, then replace these and control one at a time."""
+    return {"keeper": desk.context.order(Order.RESTART)}

@@ -3,10 +3,11 @@
 It owns the table, the ports, the queues' cursors and the door; children inherit all of it.  A worker that dies is
 started again on the queues it had, and one that makes no turns any more is killed first; control is started again behind
 the same door.  The keeper itself tracks nothing and speaks to nobody: it waits for signals, for the ends of its children,
-and for orders that clients gave to control.
+and for orders that clients gave to control.  When it dies its children go on, and the next keeper adopts them.
 
     TERM, INT    workers empty their queues and end, then control; the table is put away for the next start.  Again: at once
     HUP          the configuration is read again; what is live of it takes effect
+    USR2         the keeper ends alone: workers and control go on, and the next keeper adopts them
 """
 
 from __future__ import annotations
@@ -15,28 +16,43 @@ import contextlib
 import os
 import select
 import signal
-import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from enum import IntEnum
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
-from ..clients import address
 from ..clients.errors import ZonetrackError
-from ..shm import roster
-from ..shm.events import Events
+from ..shm import estate, roster
+from ..shm.errors import EstateError
 from ..shm.queues import Queues
-from ..shm.rulebook import Rulebook
 from ..shm.segment import Instance
-from . import burial, control, listening, log, notify, opening, privileges, settings, warmup
+from . import (
+    burial,
+    children,
+    control,
+    house,
+    listening,
+    log,
+    notify,
+    opening,
+    orphans,
+    privileges,
+    settings,
+    warmup,
+)
 from .board import Board
 from .burial import Burial
 from .children import Child
 from .config import Config, Loaded, differences, merge
 from .context import Context, Order
 from .crew import ending
-from .door import Door, open_door
+from .door import Door
+from .house import House
 from .lives import Life
+from .orphans import Orphans
+from .phases import AFTER, Event, Phase
 from .ports import opening as ports
 from .ports import telling
 from .published import Published
@@ -52,48 +68,6 @@ BURY_AGAIN_S = 1.0
 RULES_WAIT_S = 0.5
 """For workers to go by rules that were read again; they look every 30 ms."""
 _log = log.logger("keeper")
-
-
-class Phase(IntEnum):
-    """Where a service stands."""
-
-    STARTING = 0
-    SERVING = 1
-    DRAINING = 2
-    CLOSING = 3
-    OVER = 4
-
-
-class Event(IntEnum):
-    """What may happen to it."""
-
-    READY = 0
-    STOP = 1
-    DRAINED = 2
-    CLOSED = 3
-
-
-class Transition(NamedTuple):
-    """A row of the table below."""
-
-    before: Phase
-    event: Event
-    after: Phase
-    why: str
-
-
-# fmt: off
-TRANSITIONS = (  #  from            event          to              why
-    Transition(Phase.STARTING, Event.READY,   Phase.SERVING,  "all children are ready"),
-    Transition(Phase.STARTING, Event.STOP,    Phase.DRAINING, "asked to, or a child failed"),
-    Transition(Phase.SERVING,  Event.STOP,    Phase.DRAINING, "asked to: workers empty their queues"),
-    Transition(Phase.DRAINING, Event.STOP,    Phase.DRAINING, "asked again: they leave them"),
-    Transition(Phase.DRAINING, Event.DRAINED, Phase.CLOSING,  "the workers have gone: control may"),
-    Transition(Phase.CLOSING,  Event.STOP,    Phase.CLOSING,  "it is at that"),
-    Transition(Phase.CLOSING,  Event.CLOSED,  Phase.OVER,     "nobody is left"),
-)
-# fmt: on
-AFTER = {(row.before, row.event): row.after for row in TRANSITIONS}
 
 
 class StartError(ZonetrackError):
@@ -120,63 +94,122 @@ class Keeper:
         self._hurry_s = self._kill_s = self._bury_s = self._look_s = 0.0
         self._watchdog = notify.Watchdog()
         self._turns: dict[int, tuple[int, int, int]] = {}
+        self._leaves = self._begins_anew = self._replaces = self._replaces_control = False
         self._instance: Instance
+        self._house: House
         self._queues: Queues
         self._dealt: list[list[int]]
         self._rules: Published
         self._door: Door
-        self._sites: dict[str, socket.socket] = {}
         self._board: Board
         self._workers: list[Child] = []
         self._control: Child
+        self._to_replace: list[Child] = []
+        self._replaced: Child | None = None
+        self._started_by_us: subprocess.Popen[bytes] | None = None
 
-    def run(self) -> None:
-        """Serve until asked to stop.
+    def run(self) -> bool:
+        """Serve until asked to stop, or to leave the others to the next keeper.
+
+        Returns:
+            Whether this process is to begin anew, as a new keeper.
 
         Raises:
             StartError: a child failed before the service was ready.
             ZonetrackError: or what it needs was not there.
             SegmentError: likewise.
         """
-        path = address.path(self.config.socket, self.config.instance)
-        with contextlib.ExitStack() as house:
+        with contextlib.ExitStack() as stack, house.ends(lambda: self._leaves) as undo:
             # first of all: a second service must touch nothing of the first
-            self._instance = house.enter_context(opening.hold(self.config))
-            self._instance.table.events = Events()
-            house.callback(self._put_away)
+            self._instance, left = opening.hold(self.config)
+            stack.enter_context(self._instance)
+            undo(self._put_away)
             warmup.ensure()
             warmup.load("poll.poll", "sweep.sweep", "late.abandon", "repair.repair", *control.PIECES)
-            settings.apply(self._instance.table, self.config)
-            opened = [house.enter_context(made) for made in ports.open_ports(self.config)]
-            self._queues = Queues(opened, workers=self.config.workers)
-            self._dealt = self._queues.deal()
-            names = [spec.name for spec in self.config.ports]
-            self._rules = Published(Rulebook(self.config.workers), self._instance.table, names)
-            if self.config.rules is not None:
-                self._rules.load_file(self.config.rules)
-            self._door = open_door(path, self.config.control.group)
-            house.callback(self._door.close)
-            for shown, wanted in (("metrics", self.config.metrics.listen),):
-                if wanted is not None:
-                    self._sites[shown] = house.enter_context(listening.listen(wanted, f"{shown}.listen"))
-            with _signals() as self._signals, _pipe() as (self._orders, self._give_order):
-                self._begin()
-                while self.phase is not Phase.OVER:
-                    self._turn()
+            self._leaves = left is not None  # whatever is wrong with us is no fault of theirs
+            left = self._furnish(left, undo)
+            with _signals() as self._signals, children.hastened():
+                undo(self._end_all)
+                self._begin(left)
+                self._leaves = False
+                try:
+                    while self.phase is not Phase.OVER:
+                        self._turn()
+                except BaseException:
+                    self._leaves = self.phase is Phase.SERVING
+                    raise
+            if self._leaves:
+                self._house.estate.leave()
         if self._failure:
             raise StartError(self._failure)
+        return self._begins_anew
 
     # ------------------------------------------------------------------------------------------------ beginning
-    def _begin(self) -> None:
-        """Make the children, and start them."""
-        self._board = Board([self._named(own) for own in self._dealt])
-        for number, numbers in enumerate(self._dealt):
+    def _furnish(self, left: Orphans | None, undo: house.Undo) -> Orphans | None:
+        """Make the house, or take it over; return who is to be adopted."""
+        if left is not None:
+            try:
+                self._house = house.take_over(left, self.config, undo)
+            except EstateError as error:
+                _log.warning("who was left cannot be adopted: %s", error)
+                orphans.end(left, self.config.drain_ms / 1_000)
+                burial.bury_dead(self._instance.table)
+                left, self._leaves = None, False
+        if left is None:
+            self._house = house.make(self.config, undo)
+        self._queues, self._door, self._board = self._house.queues, self._house.door, self._house.board
+        self._dealt, self._instance.table.events = self._queues.deal(), self._house.events
+        names = [spec.name for spec in self.config.ports]
+        self._rules = Published(self._house.book, self._instance.table, names)
+        wanted = orphans.about(self.config)
+        told = self._house.estate.told
+        if left is None or told["live"] != wanted["live"]:
+            # what clients have changed stays where the configuration says the same as before
+            settings.apply(self._instance.table, self.config)
+            if self.config.rules is not None:
+                self._rules.load_file(self.config.rules, RULES_WAIT_S)
+        self._house.estate.tell(told | wanted | {"again": None})
+        if left is not None:
+            self._replaces = told.get("again") == orphans.RESTART or told["program"] != wanted["program"]
+            self._replaces_control = self._replaces or told["control"] != wanted["control"]
+        return left
+
+    def _begin(self, left: Orphans | None) -> None:
+        """Make the children, and adopt who was left."""
+        for number, own in enumerate(self._dealt):
             line = self._board.lines[number]
-            worker = Worker(self._instance.table, self._queues, numbers, line, self._rules.book, number)
+            worker = Worker(self._instance.table, self._queues, own, line, self._house.book, number)
+            enter = partial(self._house.enter, number)
             self._workers.append(
-                Child("worker", number, worker.work, worker.stop, worker.hurry, keeps=privileges.OF_WORKERS)
+                Child("worker", number, worker.work, worker.stop, worker.hurry, enter, privileges.OF_WORKERS)
             )
-        self._control = Child("control", 0, self._be_control)
+        self._control = Child("control", 0, self._be_control, enter=partial(self._house.enter, estate.CONTROL))
+        if left is not None:
+            self._adopt(left)
+
+    def _adopt(self, left: Orphans) -> None:
+        """Adopt who is in a place, and end who was killed on the way to one, or is about to begin."""
+        now_s = time.monotonic()
+        adopted = set()
+        for child in self._children:
+            place = estate.CONTROL if child is self._control else child.number
+            pid = self._house.estate.holder(place)
+            if not pid:
+                continue
+            if child is not self._control:
+                child.course.starts = int(self._board.lines[child.number]["restarts"])
+            with contextlib.suppress(ProcessLookupError):
+                child.adopt(pid, now_s)
+                self._write_down(child)
+                adopted.add(pid)
+        for pid in set(left.pids) - adopted:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _log.warning("adopted who was left by the keeper before", extra=log.facts(children=sorted(adopted)))
+        if self._replaces:
+            self._to_replace = list(self._workers)
+        if self._replaces_control:
+            self._to_replace.append(self._control)
 
     def _be_control(self, ready: Callable[[], None]) -> None:
         """Be control, in its process."""
@@ -184,16 +217,28 @@ class Keeper:
             instance=self.config.instance,
             table=self._instance.table,
             door=self._door,
-            order=lambda order: void(os.write(self._give_order, bytes([order]))),
+            order=self._order,
             check_config=self._check_config,
             workers=self._board.workers,
             ports=self._ports,
             rules=self._rules.book,
             bounds=self.config.control,
             metrics=self.config.metrics,
-            sites=self._sites,
+            sites=self._house.sites,
+            keeper=lambda: self._house.estate.keeper or os.getpid(),
         )
         control.run(context, ready)
+
+    def _order(self, order: Order) -> int:
+        """Pass an order to the keeper, in control's process; where there is none, start one that carries it out."""
+        keeper = self._house.estate.keeper  # before it hears of this: it may leave at once
+        os.write(self._house.order, bytes([order]))
+        if keeper:
+            return keeper
+        if self._started_by_us is None or self._started_by_us.poll() is not None:
+            self._house.estate.add(again=orphans.ORDERED)  # it shall adopt us, whatever its flags say of a fresh table
+            self._started_by_us = subprocess.Popen(command(), stdin=subprocess.DEVNULL, start_new_session=True)
+        return self._started_by_us.pid
 
     def _check_config(self) -> dict[str, Any]:
         """Read the configuration, in control's process, for whoever asked that the keeper should."""
@@ -203,12 +248,6 @@ class Keeper:
         changed, restart = differences(self.config, after)
         self.config = merge(self.config, after)
         return {"changed": changed, "restart": restart}
-
-    def _named(self, numbers: list[int]) -> list[tuple[str, int]]:
-        """Return port and index of the queues that packets come from among some places."""
-        records = self._queues.records
-        receiving = [number for number in numbers if records["receives"][number]]
-        return [(self._queues.ports[int(records["port"][one])].name, int(records["index"][one])) for one in receiving]
 
     def _ports(self) -> list[dict[str, Any]]:
         return telling.tell(self._queues, self._dealt)
@@ -223,7 +262,9 @@ class Keeper:
         now_s = time.monotonic()
         if self._bury_s and now_s >= self._bury_s:
             self._bury_dead(now_s)
+        self._see_whether_ready()
         self._start_due(now_s)
+        self._replace_next(now_s)
         self._look_for_hangs(now_s)
         self._push_on(now_s)
         self._watchdog.beat(now_s)
@@ -234,8 +275,8 @@ class Keeper:
         if self._signals in heard:
             for number in os.read(self._signals, 64):
                 self._on_signal(number, now_s)
-        if self._orders in heard:
-            for order in os.read(self._orders, 64):
+        if self._house.orders in heard:
+            for order in os.read(self._house.orders, 64):
                 self._on_order(Order(order), now_s)
         for child in self._children:
             if child.ready in heard and child.hear(now_s):
@@ -271,8 +312,8 @@ class Keeper:
     def _wait(self, now_s: float) -> set[int]:
         """Wait for something to read, or for the next thing that is due; return the descriptors that can be read."""
         poller = select.poll()
-        watched = {self._signals, self._orders}
-        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._look_s, self._watchdog.due_s]
+        watched = {self._signals, self._house.orders}
+        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._look_s]
         for child in self._children:
             watched |= {child.pidfd, child.ready}
             if child.course.life is Life.WAITING:
@@ -298,11 +339,23 @@ class Keeper:
         self._write_down(child)
         took_ms = round(1_000 * (now_s - child.born_s))
         _log.info("%s is ready", child.name, extra=log.facts(child=child.pid, took_ms=took_ms))
-        if self.phase is Phase.STARTING and all(one.course.life is Life.RUNNING for one in self._children):
+
+    def _see_whether_ready(self) -> None:
+        if self.phase is Phase.STARTING and self._all_run:
             self._move(Event.READY)
             about = self._about()
             notify.ready(f"{len(self._workers)} workers, {len(self._queues)} queues")
             self._announce(about)
+
+    @property
+    def _all_run(self) -> bool:
+        return all(one.course.life is Life.RUNNING for one in self._children)
+
+    def _replace_next(self, now_s: float) -> None:
+        """Replace the next of those who are to be, when nobody else is missing."""
+        if self._to_replace and self.phase is Phase.SERVING and self._all_run and self._replaced is None:
+            self._replaced = self._to_replace.pop(0)
+            self._replaced.replace(now_s)
 
     def _about(self) -> dict[str, Any]:
         table = self._instance.table
@@ -314,11 +367,12 @@ class Keeper:
             "bytes": table.geometry.total_bytes + ports.total_bytes(self._queues.ports),
             "workers": len(self._workers),
             "ports": {made.name: made.queues for made in self._queues.ports},
-            **{shown: str(listening.Address(*at.getsockname()[:2])) for shown, at in self._sites.items()},
+            **{shown: str(listening.Address(*at.getsockname()[:2])) for shown, at in self._house.sites.items()},
         }
 
     def _on_death(self, child: Child, now_s: float) -> None:
         pid = child.pid
+        began_here = not child.inherited
         code = child.bury(now_s)
         self._write_down(child)
         if child.kind == "worker":
@@ -328,7 +382,11 @@ class Keeper:
             say = _log.warning if code else _log.info
             say("%s has ended", child.name, extra=log.facts(child=pid, code=code))
             return
-        how = ending(code) if code else "ended by itself"
+        if child is self._replaced:
+            self._replaced = None
+            _log.info("%s (pid %d) makes way for its successor", child.name, pid)
+            return
+        how = ending(code) if code else "has ended" if code is None else "ended by itself"
         _log.warning(
             "%s (pid %d) %s; %s",
             child.name,
@@ -337,7 +395,7 @@ class Keeper:
             f"it is started again in {child.course.pause_s:.1f} s" if child.course.pause_s else "it is started again",
             extra=log.facts(restarts=child.course.starts, repaired=done.interrupted),
         )
-        if self.phase is Phase.STARTING:
+        if self.phase is Phase.STARTING and began_here:
             self._failure = f"{child.name} (pid {pid}) {how}: the log says why"
             self._stop(now_s)
 
@@ -353,6 +411,8 @@ class Keeper:
     def _on_signal(self, number: int, now_s: float) -> None:
         if number == signal.SIGHUP:
             self._reload()
+        elif number == signal.SIGUSR2:
+            self._leave()
         elif number in (signal.SIGTERM, signal.SIGINT):
             _log.info("%s", signal.Signals(number).name)
             self._stop(now_s)
@@ -361,6 +421,9 @@ class Keeper:
         _log.info("a client orders: %s", order.name.lower())
         if order is Order.RELOAD:
             self._reload()
+        elif order is Order.RESTART:
+            self._house.estate.add(again=orphans.RESTART)
+            self._begins_anew = self._leave()
         else:
             self._discard = self._discard or order is Order.DISCARD
             self._stop(now_s)
@@ -382,6 +445,7 @@ class Keeper:
             _log.error("the configuration stays as it is: %s", error)
         else:
             self.config = merge(self.config, after)
+            self._house.estate.add(live=orphans.about(self.config)["live"])
             _log.info("the configuration was read again", extra=log.facts(changed=changed))
             if restart:
                 _log.warning("takes effect at the next start: %s", ", ".join(restart))
@@ -390,6 +454,23 @@ class Keeper:
     # ------------------------------------------------------------------------------------------------ the end
     def _move(self, event: Event) -> None:
         self.phase = AFTER[self.phase, event]
+
+    def _leave(self) -> bool:
+        """Leave the others to the next keeper, if all is well; return whether that is so."""
+        if (self.phase, Event.LEAVE) not in AFTER:
+            _log.warning("nobody is left to another keeper: the service is %s", self.phase.name.lower())
+            return False
+        self._move(Event.LEAVE)
+        self._leaves = True
+        _log.info("workers and control are left to the next keeper")
+        return True
+
+    def _end_all(self) -> None:
+        """Kill who is left when something has gone wrong here: nobody would know of them."""
+        for child in self._children:
+            if child.lives:
+                os.kill(child.pid, signal.SIGKILL)
+                child.bury(time.monotonic())
 
     def _stop(self, now_s: float) -> None:
         """Begin the end, or hurry it."""
@@ -447,13 +528,14 @@ class Keeper:
             _log.info("the table is put away")
 
 
-def void(_: object) -> None:
-    """Return nothing, whatever was returned."""
+def command() -> list[str]:
+    """Return the command line that began this program."""
+    return [sys.executable, *sys.orig_argv[1:]]
 
 
 @contextlib.contextmanager
 def _pipe() -> Iterator[tuple[int, int]]:
-    """Yield the two ends of a pipe that children may inherit."""
+    """Yield the two ends of a pipe."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         yield reader, writer
@@ -465,7 +547,7 @@ def _pipe() -> Iterator[tuple[int, int]]:
 @contextlib.contextmanager
 def _signals() -> Iterator[int]:
     """Yield a descriptor from which the numbers of signals can be read, a byte each; none is acted upon otherwise."""
-    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
     with _pipe() as (reader, writer):
         os.set_blocking(writer, False)
         before = {number: signal.signal(number, lambda *_: None) for number in handled}

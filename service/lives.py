@@ -41,6 +41,8 @@ class Act(IntEnum):
     HURRY = 4
     OVERDUE = 5
     HANG = 6
+    ADOPT = 7
+    REPLACE = 8
 
 
 class Transition(NamedTuple):
@@ -55,10 +57,12 @@ class Transition(NamedTuple):
 # fmt: off
 TRANSITIONS = (  #  from         act          to             why
     Transition(Life.WAITING,  Act.FORK,    Life.STARTING, "its moment has come"),
+    Transition(Life.WAITING,  Act.ADOPT,   Life.RUNNING,  "it was left by the keeper before, and goes on"),
     Transition(Life.STARTING, Act.READY,   Life.RUNNING,  "it says that it works"),
     Transition(Life.STARTING, Act.DIE,     Life.WAITING,  "the next try may do better"),
     Transition(Life.RUNNING,  Act.DIE,     Life.WAITING,  "a successor goes on with what it had"),
     Transition(Life.RUNNING,  Act.HANG,    Life.RUNNING,  "it makes no turns: it is killed, and dies of that"),
+    Transition(Life.RUNNING,  Act.REPLACE, Life.RUNNING,  "it is asked to end, for a successor to go on"),
     Transition(Life.WAITING,  Act.STOP,    Life.GONE,     "there is nobody to be asked"),
     Transition(Life.STARTING, Act.STOP,    Life.STOPPING, "asked to end"),
     Transition(Life.RUNNING,  Act.STOP,    Life.STOPPING, "asked to end"),
@@ -103,7 +107,7 @@ class Course:
         if act is Act.DIE:
             self.heat = min(max(0.0, self.heat - (now_s - self._began_s)) + 1.0, HOTTEST)
             self.due_s = now_s + self.pause_s
-        elif act is Act.FORK:
+        elif act in (Act.FORK, Act.ADOPT):
             self.starts += 1
             self._began_s = now_s
         return self.life

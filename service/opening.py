@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 
@@ -22,8 +23,9 @@ from ..shm.layout import Kind
 from ..shm.segment import Instance
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial, log
+from . import burial, log, orphans
 from .config import Config
+from .orphans import Orphans, StillRunningError
 
 WAIT_MS = 10_000
 """How long those are waited for whose keeper died: they end by themselves, as soon as their queues are empty."""
@@ -35,17 +37,13 @@ class UnfitTableError(ZonetrackError):
     """A table was left that this program cannot use."""
 
 
-class StillRunningError(ZonetrackError):
-    """Processes of an earlier service do not end."""
-
-
 def geometry(config: Config) -> Geometry:
     """Return the sizes of the table that is asked for."""
     return Geometry(config.max_connections, config.zones_in_use_max, config.extension_share)
 
 
-def hold(config: Config) -> Instance:
-    """Return the service's table, and own it.
+def hold(config: Config) -> tuple[Instance, Orphans | None]:
+    """Return the service's table, and own it; and whom to adopt.
 
     Raises:
         InUse: another service does; its pid is in the text.
@@ -54,16 +52,19 @@ def hold(config: Config) -> Instance:
         StillRunningError: another service's processes outlive it.
     """
     wanted = geometry(config)
-    if config.fresh:
-        return _make(config, wanted)
+    left = orphans.of(config.instance)
+    if config.fresh and not (left and left.estate.told.get("again")):
+        return _make(config, wanted, left), None
     try:
         held = segment.attach(config.instance, claim=True)
     except (Missing, WrongState):  # there is none, or one that was never finished
-        return _make(config, wanted)
+        return _make(config, wanted, left), None
     except UNFIT as error:
         raise UnfitTableError(f"{error}; a start with --fresh discards it") from error
     try:
-        wait_for_others(held.table)
+        left = _adoptable(config)
+        if left is None:
+            wait_for_others(held.table)
         done = burial.bury_dead(held.table)
     except BaseException:
         held.close()
@@ -76,10 +77,27 @@ def hold(config: Config) -> Instance:
     _log.info("kept the table that was left", extra=log.facts(connections=kept.connections, bytes=kept.total_bytes))
     if kept != wanted:
         _log.warning("the table that was kept has other sizes than asked for: a start with --fresh makes a new one")
-    return held
+    return held, left
 
 
-def _make(config: Config, wanted: Geometry) -> Instance:
+def _adoptable(config: Config) -> Orphans | None:
+    """Return the orphans that can be adopted; others are ended.  The instance is claimed."""
+    left = orphans.of(config.instance)
+    if left is None:
+        return None
+    differing = orphans.differences(left, config)
+    if not differing:
+        return left
+    _log.warning("who was left cannot be adopted, for other values are wanted of: %s", ", ".join(differing))
+    orphans.end(left, config.drain_ms / 1_000)
+    return None
+
+
+def _make(config: Config, wanted: Geometry, left: Orphans | None) -> Instance:
+    if left is not None:
+        with contextlib.suppress(Missing, WrongState, *UNFIT), segment.attach(config.instance, claim=True):
+            pass  # nobody else adopts them at this moment
+        orphans.end(left, config.drain_ms / 1_000)
     made = segment.create(config.instance, wanted, replace=config.fresh)
     _log.info("made a table", extra=log.facts(connections=wanted.connections, bytes=wanted.total_bytes))
     return made

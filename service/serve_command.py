@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,11 @@ def command(
         show(loaded, as_json)
         return
     log.configure(level=loaded.config.log_level, as_json=loaded.config.log_json)
-    from .keeper import Keeper  # with all kernels: not for a check
+    from . import keeper  # with all kernels: not for a check
 
-    Keeper(loaded, read, lambda about: announce(about, as_json)).run()
+    if keeper.Keeper(loaded, read, lambda about: announce(about, as_json)).run():
+        again = keeper.command()
+        os.execv(again[0], again)
 
 
 def show(loaded: Loaded, as_json: bool) -> None:

@@ -12,16 +12,21 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ..shm.format import table
-from . import keeper, lives
+from . import lives, phases
 from .config import FILE_DEFAULT, KEYS, plain
 
 INTRODUCTION = f"""# The service
 
-Printed from `service/config.py`, `service/keeper.py` and `service/lives.py` by `make docs`; change it there.
+Printed from `service/config.py`, `service/phases.py` and `service/lives.py` by `make docs`; change it there.
 
 `zonetrack serve` runs a keeper, which holds the table, the ports and the control socket, and keeps the others alive:
 control, which answers clients, and workers, which track packets. It prints a line that begins with `ready` when packets
 can flow. SIGTERM and SIGINT empty the queues and stop it, SIGHUP reads the configuration again.
+
+When the keeper dies, or is told by SIGUSR2 to leave, the others go on. The next `serve` of the same instance adopts them if
+it would make the same: layout of the table, workers, ports, sizes, socket. Else, or with `--fresh`, it ends them in order
+first. `zonetrack stop` ends them too, whether there is a keeper or not. `zonetrack restart` has the keeper begin anew with
+the program as it is then, and replaces the workers one at a time; their successors answer what waits in their queues.
 
 ## Configuration
 
@@ -30,7 +35,8 @@ the defaults. A key `control.clients_max` stands in the file's table `[control]`
 the environment. What is live takes effect when the configuration is read again. `zonetrack serve --check-config` shows
 every key, its value, and where that came from.
 
-Under systemd: `Type=notify-reload`, `KillMode=mixed`, so that SIGTERM goes to the keeper alone.
+Under systemd: `Type=notify-reload`, `KillMode=process`, `Restart=on-failure`, and `RestartKillSignal=SIGUSR2`, so that
+`systemctl stop` ends everything through the keeper, and `systemctl restart` replaces the keeper alone.
 """
 
 
@@ -46,7 +52,7 @@ def _value(default: object) -> str:
     return "" if default is None else f"`{json.dumps(default)}`"
 
 
-def _diagram(rows: Iterable[lives.Transition] | Iterable[keeper.Transition], first: str, last: str) -> Iterator[str]:
+def _diagram(rows: Iterable[lives.Transition] | Iterable[phases.Transition], first: str, last: str) -> Iterator[str]:
     yield "```mermaid"
     yield "stateDiagram-v2"
     yield f"    [*] --> {first}"
@@ -58,7 +64,7 @@ def _diagram(rows: Iterable[lives.Transition] | Iterable[keeper.Transition], fir
     yield ""
 
 
-def _rows(rows: Iterable[lives.Transition] | Iterable[keeper.Transition]) -> Iterator[str]:
+def _rows(rows: Iterable[lives.Transition] | Iterable[phases.Transition]) -> Iterator[str]:
     cells = ((before.name, event.name, after.name, why) for before, event, after, why in rows)
     yield from table(("from", "what happens", "to", "why"), cells)
 
@@ -69,8 +75,8 @@ def lines() -> Iterator[str]:
     yield from keys()
     yield "## A service"
     yield ""
-    yield from _diagram(keeper.TRANSITIONS, keeper.Phase.STARTING.name, keeper.Phase.OVER.name)
-    yield from _rows(keeper.TRANSITIONS)
+    yield from _diagram(phases.TRANSITIONS, phases.Phase.STARTING.name, phases.Phase.OVER.name)
+    yield from _rows(phases.TRANSITIONS)
     yield "## A worker, and control"
     yield ""
     yield f"After {lives.HEAT_MAX:.0f} deaths close together the next start waits {lives.PAUSE_S} s, after each further one"

@@ -15,6 +15,7 @@ SegmentError
 ├── WrongRegion      another region of an instance under this name
 ├── WrongBoot        made before this machine started
 ├── WrongState       being made, or put away
+├── EstateError      what a dead keeper left cannot be taken over
 └── WrongGeneration  of another creation than its CONTROL segment
 RosterError
 ├── RosterFull       no place is left
@@ -153,6 +154,12 @@ class WrongState(SegmentError):
     """The segment is being made, or was put away."""
 
     complaint = "wrong state"
+
+
+class EstateError(SegmentError):
+    """What a keeper left to the next cannot be taken over, or not be written down."""
+
+    complaint = "cannot be taken over"
 
 
 class WrongGeneration(SegmentError):

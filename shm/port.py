@@ -2,6 +2,7 @@
 
 Who may                    while                                  sees
     create, close, unlink  who holds the claim on the instance    -
+    resume                 likewise, after who did                a port that its workers go on with
     attach                 anyone with rights to the segment      a READY port
     take a queue           one client at a time                   a lock on its byte of the segment's file
 
@@ -211,6 +212,10 @@ class Port:
             place = self.extent.ring(int(queue["index"]), side)[0]
             self.memory[place : place + RING.itemsize].view(RING)[word] = queue[name]["cursor"]
 
+    def descriptors(self) -> list[int]:
+        """Return the descriptor of its segment, for ``resume`` of this room."""
+        return [self.descriptor]
+
     def about(self) -> dict[str, object]:
         """Return what is told of it: the frames that each ring holds."""
         return {"slots": self.slots}
@@ -291,6 +296,30 @@ def create(
         posix_ipc.unlink_shared_memory(path)
         raise
     return port
+
+
+def resume(instance: str, name: str, queues: int, zone: int, slots: int, descriptor: int) -> Port:
+    """Go on with a port that another process of this service made, in the same sizes; it is open afterwards.
+
+    Args:
+        instance: its name; the caller holds the claim on it.
+        name: of the port.
+        queues: see ``create``.
+        zone: likewise.
+        slots: likewise.
+        descriptor: of its segment; it belongs to the port from now on.
+
+    Raises:
+        WrongSize: a client has made the segment shorter.
+    """
+    extent, path = Extent(queues, slots), port_name(instance, name)
+    size = os.fstat(descriptor).st_size
+    if size < extent.total_bytes:
+        os.close(descriptor)
+        raise WrongSize(path, extent.total_bytes, size)
+    made = Port(instance, name, extent, zone, _map(path, descriptor, extent.total_bytes, reserve=False), descriptor)
+    header.write_state(descriptor, SegmentState.READY)
+    return made
 
 
 def attach(instance: str, name: str) -> Port:

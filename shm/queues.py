@@ -4,11 +4,12 @@ A port is whatever fills in a QUEUE and can be closed: ``Source`` says what is a
 with those of the others.  Of most ports a place is a queue, in and out; a device has a place for each worker at least, so
 that each has its own way out, and those beyond its queues only send.
 
-    Queues   shared by the keeper, which makes them before it forks, and everybody it forks
+    Queues   shared by the keeper, which makes them before it forks or takes them over, and everybody it forks
     Loop     the private memory of one worker, which polls some of them
 
 Each queue is written by the one worker that polls it.  When that dies, the next goes on at the same cursors: packets that
-it had taken and not answered are lost, as a card would lose them; nothing is taken twice.
+it had taken and not answered are lost, as a card would lose them; nothing is taken twice.  What a queue's record says of
+where its rings are is true in the worker that polls it, and says nothing to others: each has them elsewhere.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import mmap
+import os
+import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -107,6 +110,10 @@ class Source(Protocol):
         """Return what is told of it beside name, kind and zone, in plain values."""
         ...
 
+    def descriptors(self) -> list[int]:
+        """Return what another process needs of it, to go on with it."""
+        ...
+
     def close(self) -> None:
         """Take no more packets."""
         ...
@@ -115,13 +122,20 @@ class Source(Protocol):
 class Queues:
     """The queues of some ports, numbered through."""
 
-    def __init__(self, ports: Sequence[Source], flags: int = FrameFlag.COMMIT, workers: int = 1) -> None:
-        """Make them, all at the beginning of their rings.
+    def __init__(
+        self,
+        ports: Sequence[Source],
+        flags: int = FrameFlag.COMMIT,
+        workers: int = 1,
+        descriptor: int | None = None,
+    ) -> None:
+        """Make them, all at the beginning of their rings; or take them over where they stand.
 
         Args:
-            ports: made by this process.
+            ports: made by this process, or taken over.
             flags: FrameFlag bits that their packets may have.
             workers: how many there are.
+            descriptor: of the memory of queues of the same ports; it belongs to this object from now on.
 
         Raises:
             ValueError: they have more queues than there may be.
@@ -130,7 +144,15 @@ class Queues:
         if len(places) > QUEUES_MAX:
             raise ValueError(f"{len(places)} queues, at most {QUEUES_MAX} are possible")
         self.ports, self.workers = list(ports), workers
-        self.records = np.frombuffer(mmap.mmap(-1, max(1, len(places)) * QUEUE_BYTES), QUEUE, len(places))
+        size = max(1, len(places)) * QUEUE_BYTES
+        self.descriptor = os.memfd_create("zonetrack.queues") if descriptor is None else descriptor
+        weakref.finalize(self, os.close, self.descriptor)
+        if descriptor is None:
+            os.ftruncate(self.descriptor, size)
+            os.posix_fallocate(self.descriptor, 0, size)
+        self.records = np.frombuffer(mmap.mmap(self.descriptor, size), QUEUE, len(places))
+        if descriptor is not None:
+            return
         for record, (number, index) in zip(self.records, places, strict=True):
             port = ports[number]
             record["zone"], record["port"], record["index"] = port.zone, number, index
@@ -162,6 +184,12 @@ class Queues:
             have = [sum(1 for own in one if self.records["port"][own] == port) for one in dealt]
             dealt[have.index(min(have))].append(number)
         return dealt
+
+    def named(self, numbers: Sequence[int]) -> list[tuple[str, int]]:
+        """Return port and index of the queues that packets come from among some places."""
+        records = self.records
+        receiving = [number for number in numbers if records["receives"][number]]
+        return [(self.ports[int(records["port"][one])].name, int(records["index"][one])) for one in receiving]
 
 
 class Loop:

@@ -1,6 +1,6 @@
 """Where rules are published: two places for a generation, and a word that says which of them holds.
 
-Memory without a name, which the keeper makes before it forks and everybody it forks shares; it lives as long as the service.
+Memory without a name, which the keeper makes before it forks and everybody it forks shares; it lives as long as they do.
 
 Who may             while                               sees
     publish, withdraw   one at a time: a lock on the file   the generation that holds, unchanged
@@ -57,20 +57,22 @@ class StillInUseError(Exception):
 class Rulebook:
     """The rules of a service, and what its workers have learned about who is where."""
 
-    def __init__(self, workers: int) -> None:
-        """Make an empty one: no rules.
+    def __init__(self, workers: int, descriptor: int | None = None) -> None:
+        """Make an empty one, no rules; or take one up as it is.
 
         Args:
             workers: who will go by it, numbered from 0.
+            descriptor: of the memory of one that was made for as many workers; it belongs to this object from now on.
         """
         self.workers = workers
         learned = LINE_BYTES * (1 + workers)
         self._slots = -(-(learned + LEARNED_MAX * LEARNED_BYTES) // PAGE_BYTES) * PAGE_BYTES
         size = self._slots + 2 * GENERATION_BYTES_MAX
-        self.descriptor = os.memfd_create("zonetrack.rules")
+        self.descriptor = os.memfd_create("zonetrack.rules") if descriptor is None else descriptor
         weakref.finalize(self, os.close, self.descriptor)
-        os.ftruncate(self.descriptor, size)
-        os.posix_fallocate(self.descriptor, 0, self._slots)  # slots get their pages when they are written
+        if descriptor is None:
+            os.ftruncate(self.descriptor, size)
+            os.posix_fallocate(self.descriptor, 0, self._slots)  # slots get their pages when they are written
         self._memory = mmap.mmap(self.descriptor, size)
         self._bytes = np.frombuffer(self._memory, "u1")
         self._head = self._bytes[:LINE_BYTES].view(RULEBOOK)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import grp
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -16,6 +16,10 @@ from .specs import PortSpec
 
 class Opened(Source, AbstractContextManager[Any], Protocol):
     """A port that is open until the end of its block."""
+
+    def unlink(self) -> None:
+        """Close it, and leave nothing of it."""
+        ...
 
 
 def open_ports(config: Config) -> Iterator[Opened]:
@@ -36,6 +40,30 @@ def open_port(spec: PortSpec, instance: str, workers: int, group: int | None = N
     if spec.kind == "shm":
         return port.create(instance, spec.name, spec.queues, spec.zone, spec.slots, group)
     return PacketPort(spec.device, spec.name, spec.queues, spec.zone, workers, **dict(spec.more))
+
+
+def resume_ports(config: Config, descriptors: Callable[[str], Sequence[int]]) -> Iterator[Opened]:
+    """Go on with the ports of a configuration, which another process of this service has opened.
+
+    Args:
+        config: in which nothing of ports has changed.
+        descriptors: returns those of a port by its name; they belong to the port from then on.
+
+    Raises:
+        SegmentError: one is not as it was made any more.
+        PortError: likewise.
+    """
+    for spec in config.ports:
+        yield resume_port(spec, config.instance, config.workers, descriptors(spec.name))
+
+
+def resume_port(spec: PortSpec, instance: str, workers: int, descriptors: Sequence[int]) -> Any:
+    """Go on with one."""
+    if spec.kind == "shm":
+        return port.resume(instance, spec.name, spec.queues, spec.zone, spec.slots, *descriptors)
+    return PacketPort(
+        spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **dict(spec.more)
+    )
 
 
 def _group(name: str | None) -> int | None:

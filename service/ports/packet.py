@@ -14,6 +14,7 @@ import errno
 import mmap
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -32,7 +33,7 @@ TPACKET_V2, TPACKET_V3 = 1, 2
 FANOUT_HASH, FANOUT_CBPF = 0, 6
 FANOUT_UNIQUE, FANOUT_DEFRAG = 0x2000, 0x8000
 ETH_P_ALL = 3
-SO_ATTACH_FILTER, SO_SNDBUFFORCE = 26, 32
+SO_ATTACH_FILTER, SO_DETACH_FILTER, SO_SNDBUFFORCE = 26, 27, 32
 MAP_POPULATE = 0x8000
 
 BLOCK_BYTES = 1 << 17
@@ -76,8 +77,9 @@ class PacketPort:
         retire_ms: int = RETIRE_MS_DEFAULT,
         fanout: str = "addresses",
         outgoing: bool = False,
+        descriptors: Sequence[int] = (),
     ) -> None:
-        """Open it.
+        """Open it; or go on with what another process has opened.
 
         Args:
             device: the interface.
@@ -89,6 +91,7 @@ class PacketPort:
             retire_ms: the longest that a packet waits for its block to be handed over.
             fanout: of FANOUTS.
             outgoing: whether packets that this host sends are received too.
+            descriptors: of another object of these values; they belong to this one from now on.
 
         Raises:
             PortError: it cannot be.
@@ -106,6 +109,9 @@ class PacketPort:
         while self._place_bytes < self.interface.mtu + PLACE_HEAD_BYTES + ETHERNET_BYTES + TAG_BYTES:
             self._place_bytes *= 2
         self._check()
+        if descriptors:
+            self._take_over(descriptors)
+            return
         try:
             for _ in range(queues):
                 self._rx.append(self._receiver(retire_ms, outgoing))
@@ -130,6 +136,22 @@ class PacketPort:
             )
         if not self.interface.is_up:
             _log.warning("port %s: the interface is down", self.name)
+
+    def _take_over(self, descriptors: Sequence[int]) -> None:
+        """Go on with sockets that another process has made."""
+        sockets = [self._house.enter_context(socket.socket(fileno=one)) for one in descriptors]
+        self._rx, self._tx = sockets[: self._queues], sockets[self._queues :]
+        for one in self._rx:
+            with contextlib.suppress(OSError):  # there is none, unless it was being closed
+                one.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+        try:
+            for one in self._rx:
+                self._map(one, self._blocks_count * BLOCK_BYTES)
+            for one in self._tx:
+                self._map(one, PLACES_COUNT * self._place_bytes)
+        except OSError as error:
+            self._house.close()
+            raise because(self._spec, "its rings, as another process made them", error) from error
 
     # ------------------------------------------------------------------------------------------------ opening
     def _socket(self) -> socket.socket:

@@ -52,6 +52,7 @@ QUESTIONS = {
     "reload": (lambda ct: ct.reload(), "config.reload", {}),
     "expectations": (lambda ct: ct.expectations(), "expectations", {}),
     "expectations of a zone": (lambda ct: ct.expectations(zone=0), "expectations", {"zone": 0}),
+    "restart": (lambda ct: ct.restart(), "restart", {}),
     "stop": (lambda ct: ct.stop(), "stop", {"unlink": False}),
     "stop and unlink": (lambda ct: ct.stop(unlink=True), "stop", {"unlink": True}),
     "limits.get": (lambda ct: ct.limits.get(), "limits.get", {}),

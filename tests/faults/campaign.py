@@ -4,7 +4,8 @@ Clients send through all queues all the while, from processes of their own; conn
 deleted.  Beside them stand established flows in a zone of their own, kept in a list.  After each kill the rings of the dead
 must move again; at the end every flow of the list is found, the counts are exact, no lock is held and the audit is clean.
 
-The keeper's children end when it dies, in order; the next service goes on with the table, as systemd would start it.
+The keeper's children go on when it dies: packets are answered meanwhile, and the next keeper, as systemd would start it,
+adopts them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import select
 import signal
 import statistics
 import time
@@ -56,6 +56,10 @@ class Report:
     interrupted: dict = field(default_factory=dict)
     """Steps that the dead were killed in."""
     packets: int = 0
+    without_keeper: int = 0
+    """Packets that were answered while there was no keeper."""
+    gap_ms: list = field(default_factory=list)
+    """How long there was none: from the kill to the next one's word that all is well."""
     lost: int = 0
     """Established flows that were not found."""
     broken: list = field(default_factory=list)
@@ -68,6 +72,7 @@ class Report:
         return (
             f"{sum(self.kills.values())} kills {self.kills}; {self.packets:,} packets answered\n"
             f"killed within an operation: {sum(self.interrupted.values())} ({steps})\n"
+            f"without a keeper {sum(self.gap_ms):.0f} ms, {self.without_keeper:,} packets answered meanwhile\n"
             f"respawn of workers: median {statistics.median(times):.0f} ms, p99 {p99:.0f} ms, most {times[-1]:.0f} ms\n"
             f"established flows lost: {self.lost} of {KEPT_FLOWS}; broken: {self.broken or 'nothing'}"
         )
@@ -106,12 +111,16 @@ class Load:
             assert time.monotonic() < limit_s, f"queue {number} does not move"
             time.sleep(0.001)
 
+    def answered(self):
+        """Return the packets that were answered so far."""
+        return int(self.tally["answered"].sum())
+
     def end(self):
         """Let all end; returns the packets that were answered."""
         self.tally["enough"] = 1
         for child in self.children:
             child.wait()
-        return int(self.tally["answered"].sum())
+        return self.answered()
 
 
 class Campaign:
@@ -121,7 +130,6 @@ class Campaign:
         self.directory, self.chance, self.pace_s = directory, random.Random(seed), pace_s
         self.report = Report()
         self.service = self._start(None)
-        self.instance = self.service.instance
         asked = ports.datagrams(KEPT_FLOWS, sport=7000)
         answered = [
             ports.udp(b"\x0a\x01\0\x01", b"\x0a\0" + i.to_bytes(2, "big"), 53, 7000, b"answer")
@@ -131,7 +139,7 @@ class Campaign:
         assert (self._kept(asked + answered)[KEPT_FLOWS:] & CtState.EST).all()
         self.load = Load(self.service)
 
-    def _start(self, instance):
+    def _start(self, after):
         service = Service(
             self.directory,
             *(
@@ -143,8 +151,10 @@ class Campaign:
                 f"shm:lab,queues={WORKERS},zone={LOAD_ZONE}",
             ),
             *("--port", f"shm:kept,queues=1,zone={KEPT_ZONE}"),
-            instance=instance,
+            after=after,
         ).until_ready()
+        if after is not None:
+            return service
         table = service.table
         table.array(Region.CONTROL, "zones", ZONE)["settings"][KEPT_ZONE] |= Setting.NO_EXPIRY
         policy = table.array(Region.CONTROL, "policies", POLICY)[0]
@@ -208,7 +218,7 @@ class Campaign:
             self._watch(line["owner"])
         killed_s = time.monotonic()
         os.kill(line["pid"], signal.SIGKILL)
-        self.service.hear(f"worker {number} (pid {line['pid']}) was killed")
+        self.service.hear(f"worker {number} (pid {line['pid']})")
         self.service.hear(f"worker {number} is ready")
         self.report.respawn_ms.append(1_000 * (time.monotonic() - killed_s))
         self.report.kills["worker"] += 1
@@ -232,28 +242,27 @@ class Campaign:
                 self.report.interrupted[step] = self.report.interrupted.get(step, 0) + 1
 
     def _kill_control(self):
-        (pid,) = set(_children(self.service.pid)) - {line["pid"] for line in self._workers().values()}
+        with self._ask() as ct:
+            pid = ct.hello()["control"]
         os.kill(pid, signal.SIGKILL)
-        self.service.hear("control (pid")
+        self.service.hear(f"control (pid {pid})")
         self.service.hear("control is ready")
         self.report.kills["control"] += 1
 
     def _kill_keeper(self):
-        children = [(pid, os.pidfd_open(pid)) for pid in _children(self.service.pid)]
-        os.kill(self.service.pid, signal.SIGKILL)
-        self.service.wait()
-        for _, pidfd in children:
-            ended = select.poll()
-            ended.register(pidfd, select.POLLIN)
-            assert ended.poll(PATIENCE_MS), "who was left by the keeper does not end"
-            os.close(pidfd)
-        self.report.packets += self.load.end()
-        self._note()
-        self.service.process.stdout.close()
-        self.service.process.stderr.close()
-        self.service = self._start(self.instance)
+        """Kill the keeper; all queues move on without it, and the next adopts whoever it had."""
+        before = {number: line["pid"] for number, line in self._workers().items()}
+        answered, killed_s = self.load.answered(), time.monotonic()
+        self.service.kill_keeper()
+        for number in range(WORKERS):
+            self.load.until_moved(number)
+        self.service = self._start(self.service)
+        self.report.gap_ms.append(1_000 * (time.monotonic() - killed_s))
+        self.report.without_keeper += self.load.answered() - answered
+        after = {number: line["pid"] for number, line in self._workers().items()}
+        if after != before:
+            self.report.broken.append(f"workers {before} were followed by {after} when the keeper was killed")
         self.report.lost += self._lost()
-        self.load = Load(self.service)
         self.report.kills["keeper"] += 1
 
     # -------------------------------------------------------------------------------------------- the end
@@ -282,8 +291,3 @@ class Campaign:
         for child in self.load.children:
             child.kill()
         self.service.close()
-
-
-def _children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as children:
-        return [int(child) for child in children.read().split()]

@@ -3,7 +3,7 @@
 import pytest
 from zonetrack.kernels.jit import JIT
 
-from .campaign import KEPT_FLOWS, Campaign, Report
+from .campaign import KEPT_FLOWS, WORKERS, Campaign, Report
 
 
 @pytest.mark.skipif(not JIT, reason="real workers need compiled kernels")
@@ -18,6 +18,7 @@ def test_kills_under_load(tmp_path, record_property):
     assert report.kills == {"worker": 20, "control": 1, "keeper": 1}
     assert report.lost == 0 and report.broken == []
     assert report.packets > 20 * 200
+    assert report.without_keeper > WORKERS * 200
 
 
 def test_a_report_says_what_went_wrong():

@@ -102,6 +102,29 @@ def test_a_door_does_not_take_away_what_another_has_put_there(path):
     second.close()
 
 
+def test_a_door_is_kept_open_by_the_next_keeper(path):
+    first = open_door(path)
+    with socket.socket(socket.AF_UNIX) as early:
+        early.connect(path)  # waits
+        second = door.resume(path, os.dup(first.listener.fileno()))
+        first.leave()
+        assert os.path.exists(path)
+        second.listener.accept()[0].close()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        assert door.peer_of(client).pid == os.getpid()
+    second.close()
+    assert not os.path.exists(path)
+
+
+def test_a_door_whose_socket_was_taken_away_is_not_gone_on_with(path):
+    first = open_door(path)
+    os.unlink(path)
+    with pytest.raises(DoorError, match="not there any more"):
+        door.resume(path, os.dup(first.listener.fileno()))
+    first.close()
+
+
 def test_a_socket_that_a_dead_service_left_is_taken_away(path):
     left = open_door(path)
     left.listener.close()

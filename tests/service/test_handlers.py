@@ -26,7 +26,7 @@ NAMES = {
     *("hello", "stats", "coverage", "workers", "ports", "count", "dump", "expectations", "delete", "flush", "audit"),
     *("zones", "zones.set", "zones.unset", "timeouts.get", "timeouts.set", "timeouts.unset"),
     *("limits.get", "limits.set", "limits.unset", "fragments.get", "fragments.set"),
-    *("config.reload", "stop", "explain.recent"),
+    *("config.reload", "restart", "stop", "explain.recent"),
     *("metrics", "summary", "events.subscribe", "events.unsubscribe"),
     *("rules.get", "rules.check", "rules.load", "rules.clear", "rules.trace"),
 }

@@ -1,8 +1,6 @@
-"""The keeper's table of phases, and the keeper itself as a real process with real children."""
+"""The keeper as a real process with real children."""
 
-import itertools
 import os
-import select
 import signal
 import socket
 import urllib.request
@@ -12,7 +10,6 @@ import pytest
 from services import Service
 from zonetrack.clients.errors import Exit
 from zonetrack.service import privileges
-from zonetrack.service.keeper import AFTER, TRANSITIONS, Event, Phase
 from zonetrack.shm import roster
 from zonetrack.shm.layout import GLOBAL, PARTICIPANT, QUOTA, Kind, Region, SegmentState, Step
 from zonetrack.shm.port import names
@@ -31,17 +28,6 @@ def serve(tmp_path):
     yield start
     for service in started:
         service.close()
-
-
-def test_the_table_of_phases():
-    """Every phase but the last ends when it is asked to, and no other way back leads."""
-    assert all(row.why and row.after >= row.before for row in TRANSITIONS)
-    assert len(AFTER) == len(TRANSITIONS)
-    for phase in set(Phase) - {Phase.OVER}:
-        assert AFTER[phase, Event.STOP] in (Phase.DRAINING, Phase.CLOSING)
-    assert AFTER[AFTER[Phase.DRAINING, Event.DRAINED], Event.CLOSED] is Phase.OVER
-    impossible = set(itertools.product(Phase, Event)) - set(AFTER)
-    assert {(Phase.SERVING, Event.READY), (Phase.OVER, Event.STOP)} < impossible
 
 
 def test_a_service_from_start_to_end(serve):
@@ -193,20 +179,6 @@ def test_a_repair_that_waits_for_the_living_is_tried_again(serve):
     locks[0] = 0
     assert service.stop() == Exit.OK
     assert roster.present(service.table) == [] and row["intent"]["credit"] == 0
-
-
-def test_workers_go_with_a_keeper_that_is_killed_and_the_next_goes_on(serve):
-    first = serve("--workers", 2, "--port", "shm:lab").until_ready()
-    pidfds = [os.pidfd_open(place.pid) for place in roster.present(first.table)]
-    first.send(signal.SIGKILL)
-    second = serve("--workers", 2, "--port", "shm:lab", instance=first.instance).until_ready()
-    ended = select.poll()
-    for pidfd in pidfds:
-        ended.register(pidfd, select.POLLIN)
-    assert len(ended.poll(0)) == len(pidfds)
-    for pidfd in pidfds:
-        os.close(pidfd)
-    assert second.stop() == Exit.OK
 
 
 def test_a_reload_takes_over_what_is_live(serve, tmp_path):

@@ -24,6 +24,12 @@ def nothing_is_left():
         segment.discard(CONFIG.instance)
 
 
+def hold(config):
+    held, left = opening.hold(config)
+    assert left is None
+    return held
+
+
 def mark(held, value):
     held.table.array(Region.CONTROL, "globals", GLOBAL)["zone_limit_default"] = value
 
@@ -33,48 +39,48 @@ def marked(held):
 
 
 def test_a_table_is_made_kept_and_discarded():
-    with opening.hold(CONFIG) as held:
+    with hold(CONFIG) as held:
         mark(held, 77)
         held.seal()
-    with opening.hold(CONFIG) as held:
+    with hold(CONFIG) as held:
         assert (marked(held), held.state) == (77, SegmentState.READY)
-    with opening.hold(FRESH) as held:
+    with hold(FRESH) as held:
         assert held.geometry.connections == 600 and marked(held) != 77
 
 
 def test_a_table_of_other_sizes_is_kept():
-    with opening.hold(CONFIG):
+    with hold(CONFIG):
         pass
-    with opening.hold(Config(instance=CONFIG.instance, max_connections=700)) as held:
+    with hold(Config(instance=CONFIG.instance, max_connections=700)) as held:
         assert held.geometry.connections == 500
 
 
 @pytest.mark.parametrize("config", [CONFIG, FRESH], ids=["kept", "fresh"])
 def test_a_second_service_is_refused_with_the_pid_of_the_first(config):
     def first(child):
-        with opening.hold(CONFIG):
+        with hold(CONFIG):
             child.say("held")
             child.hear()
 
     with Child(first) as child:
         assert child.hear() == "held"
         with pytest.raises(InUse, match=f"process {child.pid}"):
-            opening.hold(config)
+            hold(config)
 
 
 def test_what_was_never_finished_is_made_anew():
-    with opening.hold(CONFIG) as held:
+    with hold(CONFIG) as held:
         held.table.header["state"] = SegmentState.NEW
-    with opening.hold(CONFIG) as held:
+    with hold(CONFIG) as held:
         assert held.state == SegmentState.READY
 
 
 def test_a_table_of_another_version_is_not_touched():
-    with opening.hold(CONFIG) as held:
+    with hold(CONFIG) as held:
         held.table.header["digest"] += 1
     with pytest.raises(UnfitTableError, match=r"wrong layout digest.*--fresh discards it"):
-        opening.hold(CONFIG)
-    with opening.hold(FRESH):
+        hold(CONFIG)
+    with hold(FRESH):
         pass
 
 
@@ -92,12 +98,12 @@ def die_in(step):
 
 
 def test_the_dead_are_repaired_and_buried():
-    with opening.hold(CONFIG):
+    with hold(CONFIG):
         for step in (Step.NONE, Step.CREATE):
             with Child(die_in(step)) as child:
                 child.hear()
                 child.wait()
-    with opening.hold(CONFIG) as held:
+    with hold(CONFIG) as held:
         assert roster.present(held.table) == []
         assert not roster.participants(held.table)["intent"]["step"].any()
 
@@ -111,14 +117,14 @@ def work(child):
 
 
 def test_workers_of_an_earlier_service_are_waited_for(monkeypatch):
-    with opening.hold(CONFIG):
+    with hold(CONFIG):
         pass
     with Child(work) as child:
         assert child.hear() == "joined"
         monkeypatch.setattr(opening, "WAIT_MS", 0)
         with pytest.raises(StillRunningError, match=f"worker {child.pid} of an earlier service"):
-            opening.hold(CONFIG)
+            hold(CONFIG)
         monkeypatch.undo()
         child.say("leave")
-        with opening.hold(CONFIG) as held:
+        with hold(CONFIG) as held:
             assert roster.present(held.table) == []

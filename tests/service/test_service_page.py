@@ -1,7 +1,7 @@
 """The page of the service is current, and has every key and every transition."""
 
 import checkout
-from zonetrack.service import keeper, lives, service_page
+from zonetrack.service import lives, phases, service_page
 from zonetrack.service.config import KEYS
 
 
@@ -17,5 +17,5 @@ def test_every_key_has_its_row():
 
 def test_every_transition_has_its_row():
     lines = service_page.page().splitlines()
-    for before, event, after, why in (*keeper.TRANSITIONS, *lives.TRANSITIONS):
+    for before, event, after, why in (*phases.TRANSITIONS, *lives.TRANSITIONS):
         assert f"| {before.name} | {event.name} | {after.name} | {why} |" in lines

@@ -141,6 +141,20 @@ def test_leftover_is_replaced_and_its_clients_see_it(lab):
         assert new.is_open
 
 
+def test_the_next_keeper_goes_on_with_a_port(lab):
+    lab.close()
+    again = port.resume(lab.instance, lab.name, lab.queues, lab.zone, lab.slots, os.dup(lab.descriptor))
+    assert again.is_open and lab.is_open
+    again.memory[-1] = 77
+    assert lab.memory[-1] == 77
+
+
+def test_a_port_that_was_made_shorter_is_not_gone_on_with(lab):
+    os.ftruncate(lab.descriptor, PAGE_BYTES)
+    with pytest.raises(WrongSize):
+        port.resume(lab.instance, lab.name, lab.queues, lab.zone, lab.slots, os.dup(lab.descriptor))
+
+
 def test_remove_of_nothing_is_no_error(instance):
     port.remove(instance, "lab")
 

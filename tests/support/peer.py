@@ -82,6 +82,8 @@ def answer(request, rows):
             return wire.response(request.id, READING) + notices()
         case "hello" if MORTAL:
             return wire.response(request.id, {"keeper": os.getpid()})
+        case "stop" if MORTAL:
+            return wire.response(request.id, {"keeper": os.getpid()})
         case "fail":
             return wire.failure(request.id, request.params["code"], "as you wish", {"asked": True})
         case "silence":

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 
-from zonetrack.shm import port, roster, segment
+from zonetrack.clients.sync import connect
+from zonetrack.shm import estate, port, roster, segment
 from zonetrack.shm.errors import SegmentError
 from zonetrack.shm.layout import Kind
 
@@ -24,7 +25,7 @@ _numbers = itertools.count(1)
 class Service:
     """``zonetrack serve``, with a name and a socket of its own."""
 
-    def __init__(self, directory, *flags, instance=None, environment=None):
+    def __init__(self, directory, *flags, instance=None, environment=None, after=None):
         """Start it.
 
         Args:
@@ -32,12 +33,17 @@ class Service:
             flags: of ``serve``.
             instance: its name; a new one when None.
             environment: variables beside those of this process.
+            after: a service whose keeper was killed and whose processes go on: this one has its name, and goes on with
+                its log, into which they write.
         """
+        instance = after.instance if after else instance
         self.instance = instance or f"test-{os.getpid()}-{next(_numbers)}"
         self.socket = str(directory / f"{self.instance}.sock")
-        self.log = []
+        self.log = after.log if after else []
         """Lines that were read from it so far."""
         self.about = None
+        # another end of the pipe from which the log is read
+        log = os.open(f"/proc/self/fd/{after._errors.fileno()}", os.O_WRONLY) if after else None
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "zonetrack.service", "serve", "--json", "--log-json"),
@@ -45,10 +51,15 @@ class Service:
                 *map(str, flags),
             ],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=log if after else subprocess.PIPE,
             env={**os.environ, **(environment or {})},
         )
-        self._rest = b""
+        self._rest, self._errors = b"", self.process.stderr
+        if after:
+            os.close(log)
+            self._rest, self._errors = after._rest, after._errors
+            after.process.stdout.close()
+            after._errors = None
 
     @property
     def pid(self):
@@ -86,9 +97,9 @@ class Service:
                     self.log.append({"level": None, "text": line.decode()})
                 return self.log[-1]
             poller = select.poll()
-            poller.register(self.process.stderr, select.POLLIN)
+            poller.register(self._errors, select.POLLIN)
             assert poller.poll(PATIENCE_MS), "the service says nothing"
-            part = os.read(self.process.stderr.fileno(), 1 << 16)
+            part = os.read(self._errors.fileno(), 1 << 16)
             if not part:
                 return None
             self._rest += part
@@ -106,10 +117,19 @@ class Service:
         """Send the keeper a signal."""
         os.kill(self.pid, number)
 
+    def kill_keeper(self):
+        """Kill the keeper alone, and wait until it is dead; the others go on."""
+        self.process.kill()
+        self.process.wait()
+
     def wait(self):
         """Wait for its end; returns its exit code, with all of its log read."""
         self._all_of_the_log()
         return self.process.wait()
+
+    def ask(self):
+        """Return a client of it, to be closed."""
+        return connect(socket=self.socket)
 
     def stop(self):
         """Ask it to end, and wait until it has; returns its exit code."""
@@ -118,11 +138,16 @@ class Service:
 
     def close(self):
         """Take away all that is left of it."""
+        if self._errors is None:
+            return  # another service went on with what was left of this one
         if self.process.poll() is None:
             self.process.kill()
+            self.process.wait()
+        for pid in {member.pid for member in estate.members(self.instance)} - {os.getpid()}:
+            os.kill(pid, signal.SIGKILL)
         self.wait()
         self.process.stdout.close()
-        self.process.stderr.close()
+        self._errors.close()
         for name in port.names(self.instance):
             port.remove(self.instance, name)
         with contextlib.suppress(SegmentError):

@@ -1,0 +1,240 @@
+"""Workers outlive their keeper: they go on with their packets, and the next keeper adopts them, or ends them."""
+
+import contextlib
+import os
+import select
+import signal
+
+import numpy as np
+import ports
+import pytest
+from desk import run
+from services import Service
+from zonetrack.clients.errors import Exit
+from zonetrack.clients.port import Queue, frames_of
+from zonetrack.service import audit, orphans
+from zonetrack.service.config import Config
+from zonetrack.shm import estate, roster
+from zonetrack.shm.layout import DESCRIPTOR, CtState, Kind
+
+PATIENCE_MS = 60_000
+FLOWS = 200
+SHAPE = ("--workers", 2, "--port", "shm:lab,queues=2")
+
+
+@pytest.fixture
+def serve(tmp_path):
+    with contextlib.ExitStack() as started:
+
+        def start(*flags, **more):
+            return started.enter_context(Service(tmp_path, "--max-connections", 2000, *flags, **more))
+
+        yield start
+
+
+class Traffic:
+    """A client of each queue, which asks and answers in the same flows."""
+
+    def __init__(self, service, queues=2):
+        self.queues = [Queue("lab", number, service.instance) for number in range(queues)]
+
+    def through(self, number, packets):
+        """Send packets through a queue; return the ct_state of each, when all have come back."""
+        queue, room, said = self.queues[number], np.zeros(1024, DESCRIPTOR), {}
+        frames, kept = frames_of(packets)
+        sent = 0
+        while len(said) < len(packets):
+            sent += queue.send(frames[sent:], tag=sent)
+            came = room[: queue.receive(room)]
+            said.update(zip(came["tag"].tolist(), came["verdict"]["ct_state"].tolist(), strict=True))
+            assert len(came) or queue.wait(PATIENCE_MS), "no answer"
+        del kept
+        return np.array([said[i] for i in range(len(packets))])
+
+    def asked(self):
+        """Open flows, or go on with them, through each queue."""
+        return np.concatenate([self.through(n, ports.datagrams(FLOWS, n * FLOWS)) for n in range(len(self.queues))])
+
+    def answered(self):
+        """Answer in each of them."""
+        said = []
+        for number in range(len(self.queues)):
+            flows = range(number * FLOWS, (number + 1) * FLOWS)
+            said.append(self.through(number, [
+                ports.udp(b"\x0a\x01\0\x01", b"\x0a\0" + i.to_bytes(2, "big"), 53, 5000, b"answer") for i in flows
+            ]))  # fmt: skip
+        return np.concatenate(said)
+
+    def close(self):
+        """Hang up."""
+        for queue in self.queues:
+            queue.close()
+
+
+def processes(service):
+    """Return the pids on the roster by kind."""
+    found = {}
+    for place in roster.present(service.table):
+        if place.alive:
+            found.setdefault(place.kind, set()).add(place.pid)
+    return found
+
+
+def ends(pids):
+    """Return descriptors that can be read once processes have ended."""
+    return [os.pidfd_open(pid) for pid in pids]
+
+
+def all_ended(pidfds):
+    """Wait until all have."""
+    for pidfd in pidfds:
+        poller = select.poll()
+        poller.register(pidfd, select.POLLIN)
+        assert poller.poll(PATIENCE_MS)
+        os.close(pidfd)
+    return True
+
+
+def test_packets_are_answered_without_a_keeper_and_the_next_adopts(serve):
+    first = serve(*SHAPE).until_ready()
+    traffic = Traffic(first)
+    assert (traffic.asked() & CtState.NEW).all()
+    before = processes(first)
+    first.kill_keeper()
+    # nobody keeps: workers track, control answers
+    assert (traffic.answered() & CtState.EST).all()
+    with first.ask() as ct:
+        assert ct.count() == 2 * FLOWS
+        assert ct.hello()["keeper"] in before[Kind.CONTROL]
+    second = serve(*SHAPE, after=first).until_ready()
+    assert second.hear("adopted")["children"] == sorted(before[Kind.WORKER] | before[Kind.CONTROL])
+    assert processes(second) == before
+    assert (traffic.asked() & CtState.EST).all()
+    with second.ask() as ct:
+        assert (ct.count(), ct.hello()["keeper"]) == (2 * FLOWS, second.pid)
+        lines = ct.workers()
+    assert {line["pid"] for line in lines} == before[Kind.WORKER]
+    # who is killed now is followed, on the same queues
+    os.kill(lines[0]["pid"], signal.SIGKILL)
+    assert second.hear(f"(pid {lines[0]['pid']})")["text"].startswith("worker 0")
+    second.hear("worker 0 is ready")
+    assert (traffic.asked() & CtState.EST).all()
+    (control,) = before[Kind.CONTROL]
+    os.kill(control, signal.SIGKILL)
+    second.hear("control is ready")
+    with second.ask() as ct:
+        assert ct.count() == 2 * FLOWS
+        assert ct.audit()["broken"] is None
+    traffic.close()
+    left = ends([pid for pids in processes(second).values() for pid in pids])
+    assert second.stop() == Exit.OK
+    assert all_ended(left) and estate.members(second.instance) == []
+    assert audit.at_rest(second.table) is None
+    assert not os.path.exists(second.socket)
+
+
+def test_who_was_killed_in_the_gap_is_followed(serve):
+    first = serve(*SHAPE).until_ready()
+    traffic = Traffic(first)
+    traffic.asked()
+    traffic.answered()
+    with first.ask() as ct:
+        lines = ct.workers()
+    first.kill_keeper()
+    gone = ends([lines[1]["pid"]])
+    os.kill(lines[1]["pid"], signal.SIGKILL)
+    all_ended(gone)
+    assert (traffic.through(0, ports.datagrams(FLOWS)) & CtState.EST).all()
+    second = serve(*SHAPE, after=first).until_ready()
+    assert (traffic.answered() & CtState.EST).all()
+    with second.ask() as ct:
+        assert ct.workers()[0]["pid"] == lines[0]["pid"]
+        assert ct.count() == 2 * FLOWS
+    traffic.close()
+    assert second.stop() == Exit.OK
+
+
+def test_zonetrack_stop_ends_those_whose_keeper_is_dead(serve):
+    first = serve(*SHAPE, "--fresh").until_ready()
+    Traffic(first).asked()
+    left = ends([pid for pids in processes(first).values() for pid in pids])
+    first.kill_keeper()
+    assert run("stop", "--socket", first.socket) == (Exit.OK, "stopped\n", "")
+    assert all_ended(left)
+    assert estate.members(first.instance) == [] and roster.present(first.table) == []
+    assert audit.at_rest(first.table) is None  # and kept, with all that was in it
+    assert not os.path.exists(first.socket)
+
+
+@pytest.mark.parametrize("flags", [("--fresh", *SHAPE), ("--workers", 1, "--port", "shm:lab,queues=2")], ids=str)
+def test_who_cannot_be_adopted_is_ended(serve, flags):
+    first = serve(*SHAPE).until_ready()
+    left = ends([pid for pids in processes(first).values() for pid in pids])
+    first.kill_keeper()
+    second = serve(*flags, after=first).until_ready()
+    assert all_ended(left)
+    traffic = Traffic(second)
+    assert (traffic.asked() & CtState.NEW).all()
+    traffic.close()
+    assert second.stop() == Exit.OK
+    assert estate.members(first.instance) == []
+
+
+def test_one_after_another_is_replaced_on_restart(serve):
+    service = serve(*SHAPE, "--fresh").until_ready()
+    traffic = Traffic(service)
+    traffic.asked()
+    before = processes(service)
+    with service.ask() as ct:
+        assert ct.restart() == {"keeper": service.pid}
+    service.hear("adopted")
+    for name in ("worker 0", "worker 1", "control"):
+        assert service.hear("makes way")["text"].startswith(name)
+        service.hear(f"{name} is ready")
+    after = processes(service)
+    assert not (after[Kind.WORKER] | after[Kind.CONTROL]) & (before[Kind.WORKER] | before[Kind.CONTROL])
+    assert (traffic.answered() & CtState.EST).all()
+    with service.ask() as ct:
+        assert ct.count() == 2 * FLOWS
+        assert ct.hello()["keeper"] == service.pid
+    traffic.close()
+    assert service.stop() == Exit.OK
+
+
+def test_a_keeper_that_is_told_to_leave_leaves_the_others(serve):
+    first = serve(*SHAPE).until_ready()
+    traffic = Traffic(first)
+    before = processes(first)
+    first.send(signal.SIGUSR2)
+    assert first.process.wait() == Exit.OK
+    assert (traffic.asked() & CtState.NEW).all()
+    second = serve(*SHAPE, after=first).until_ready()
+    assert processes(second) == before
+    traffic.close()
+    assert second.stop() == Exit.OK
+
+
+def test_nobody_is_left_of_who_is_kept(serve):
+    service = serve(*SHAPE).until_ready()
+    assert orphans.of(service.instance) is None
+    assert len(estate.members(service.instance)) == 4
+
+
+def test_what_has_to_be_the_same():
+    config = Config(instance="x", workers=2)
+    told = orphans.about(config)
+    assert told["shape"]["workers"] == 2 and "hang_ms" in told["live"] and "workers" not in told["live"]
+    assert told["program"] == orphans.program()
+
+
+def test_who_does_not_end_in_order_is_killed(serve, monkeypatch):
+    monkeypatch.setattr(orphans, "GRACE_S", 1.0)
+    service = serve(*SHAPE).until_ready()
+    pid = service.workers()[0]
+    os.kill(pid, signal.SIGSTOP)
+    service.kill_keeper()
+    (pidfd,) = ends([pid])
+    left = orphans.of(service.instance)
+    orphans.end(left, 0.0)
+    assert all_ended([pidfd])
+    assert orphans.of(service.instance) is None
