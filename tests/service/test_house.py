@@ -1,6 +1,7 @@
 """A house is made, or taken over from a process that has all of it; what is missing is said."""
 
 import contextlib
+import itertools
 import os
 import signal
 
@@ -13,11 +14,13 @@ from zonetrack.shm import estate, port
 from zonetrack.shm.errors import EstateError
 from zonetrack.shm.layout import PAGE_BYTES
 
+_numbers = itertools.count(1)
+
 
 @pytest.fixture
 def config(tmp_path):
     made = Config(
-        instance=f"test-house-{os.getpid()}",
+        instance=f"test-house-{os.getpid()}-{next(_numbers)}",
         socket=str(tmp_path / "x.sock"),
         workers=2,
         ports=(PortSpec("shm", "lab", queues=3, zone=7),),
@@ -102,7 +105,7 @@ def test_a_port_that_a_client_has_broken_cannot_be_taken_over(config):
         os.ftruncate(made.queues.ports[0].descriptor, PAGE_BYTES)
 
     with orphaned(config, before=shorten) as left, house.ends(lambda: False) as undo:
-        with pytest.raises(EstateError, match="port lab as it was made"):
+        with pytest.raises(EstateError, match="ports as they were opened"):
             house.take_over(left, config, undo)
         for name in left.estate.told["descriptors"]:
             left.estate.drop(name)

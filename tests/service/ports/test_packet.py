@@ -81,3 +81,24 @@ def test_a_process_that_dies_leaves_the_group_as_it_is():
             child.kill()
         wires.send(datagrams(20))
         assert sum(int.from_bytes(one.getsockopt(263, 6, 12)[:4], "little") for one in made._rx) == 20
+
+
+def test_the_next_keeper_goes_on_with_the_same_sockets():
+    """Rings, group and counters are those of the sockets, whoever has them."""
+    with Wires() as wires, PacketPort("near0", queues=2, zone=4, ring_mb=2) as made:
+        made.close()
+        inherited = [os.dup(one) for one in made.descriptors()]
+        with PacketPort("near0", queues=2, zone=4, ring_mb=2, descriptors=inherited) as again:
+            assert again.descriptors() == inherited and again.total_bytes == made.total_bytes
+            records = Queues([again]).records
+            assert records["rx_descriptor"].tolist() == inherited[:2]
+            made.unlink()
+            wires.send(datagrams(20))
+            assert sum(int.from_bytes(one.getsockopt(263, 6, 12)[:4], "little") for one in again._rx) == 20
+
+
+def test_sockets_of_another_shape_are_not_gone_on_with():
+    with Wires(), PacketPort("near0", ring_mb=2) as made:
+        inherited = [os.dup(one) for one in made.descriptors()]
+        with pytest.raises(PortError, match="as another process made them"):
+            PacketPort("near0", ring_mb=4, descriptors=inherited)
