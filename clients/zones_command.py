@@ -70,7 +70,13 @@ def row(zone: Mapping[str, Any]) -> dict[str, Any]:
         "on_full": settings["on_full"],
         "max_retrans": settings["max_retrans"],
         "settings": [name for name, value in settings.items() if value is True],
-        "helpers": [f"{name}={port}" for name, value in settings.items() if type(value) is list for port in value],
+        "adaptive": settings.get("adaptive"),
+        "helpers": [
+            f"{name}={port}"
+            for name, value in settings.items()
+            if type(value) is list and name != "adaptive"
+            for port in value
+        ],
         "own": zone["settings_are_own"],
     }
 
@@ -95,7 +101,8 @@ def set_(
     """Change how packets of a zone are judged; it is set on its own from now on.
 
     profile=netfilter|ovs (of connections that begin), loose, be_liberal, ignore_invalid_rst, seq_check and checksum=on|off,
-    on_full=reject|early_drop, max_retrans=N; and ports of control channels that a helper follows, 0 for none: ftp, tftp,
+    on_full=reject|early_drop, max_retrans=N; adaptive=START,END: between so many connections timeouts get shorter the more
+    there are, 0: they do not; and ports of control channels that a helper follows, 0 for none: ftp, tftp,
     sip, irc, pptp=PORT[,PORT...]
     """
     with reach(socket, instance) as ct:

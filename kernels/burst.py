@@ -22,6 +22,7 @@ from ..shm.layout import FRAME_BYTES, VERDICT_BYTES, CtState, End, EventKind, Fr
 from ..shm.reasons import Reason
 from . import (
     actions,
+    adaptive,
     commit,
     counters,
     delete_list,
@@ -41,6 +42,7 @@ from . import (
     stages,
     timeouts,
     track,
+    tuples,
     zones,
 )
 from .jit import inlined, kernel
@@ -62,6 +64,7 @@ _COMMIT = u64(FrameFlag.COMMIT)
 _OFFSETS = u64(Status.SEQUENCE_OFFSETS)
 _UPDATE = u64(EventKind.UPDATE)
 _EXPIRED, _REPLACED, _CLOSED = u64(End.EXPIRED), u64(End.REPLACED), u64(End.CLOSED)
+_ADAPTIVE = u64(Setting.ADAPTIVE)
 _BOUNDED = outcome.SHORTEN | outcome.SINCE_BEGUN
 
 
@@ -102,10 +105,18 @@ def way_of(fields, high_is_source, can_reply):
 
 
 @kernel
-def _bounded(views, entry, result, expiry_ms):
-    """Return an expiry that may not be later than the record's own, or than a cap since the connection began."""
+def _bounded(views, entry, result, settings, now_ms, expiry_ms):
+    """Return an expiry that may not be later than the record's own, or than a cap since the connection began.
+
+    In a zone with adaptive timeouts it may also be earlier.
+    """
     memory.seldom()
     fields = entries.entry_at(entry)
+    if settings & _ADAPTIVE != ZERO:
+        zone = tuples.zone_of(entry + tuples.ENTRY_KEY)
+        expiry_ms = now_ms + adaptive.shorten(views, zone, expiry_ms - now_ms)
+    if result & _BOUNDED == ZERO:
+        return expiry_ms
     if result & outcome.SHORTEN != ZERO:
         return min(expiry_ms, memory.read64(entry + entries.EXPIRY))
     cap_ms = timeouts.length_ms(views, u64(fields.policy), outcome.cap_of(outcome.term_of(result)))
@@ -113,14 +124,14 @@ def _bounded(views, entry, result, expiry_ms):
 
 
 @inlined
-def _refresh(views, record, entry, result, now_ms):
+def _refresh(views, record, entry, result, settings, now_ms):
     """Put a record's expiry off, or bring it forward, as the outcome says; its lock is held."""
     term = outcome.term_of(result)
     if term == outcome.NO_TERM:
         return
     expiry_ms = now_ms + timeouts.term_ms(views, u64(entries.entry_at(entry).policy), term)
-    if result & _BOUNDED != ZERO:
-        expiry_ms = _bounded(views, entry, result, expiry_ms)
+    if (result & _BOUNDED) | (settings & _ADAPTIVE) != ZERO:
+        expiry_ms = _bounded(views, entry, result, settings, now_ms, expiry_ms)
     entries.set_expiry(views, record, entry, expiry_ms)
 
 
@@ -166,7 +177,7 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
         delete_list.end(views, record, _REPLACED)
         locks.drop(entry + entries.LOCK)
         return False
-    _refresh(views, record, entry, result, now_ms)
+    _refresh(views, record, entry, result, settings, now_ms)
     if outcome.is_counted(result):
         _account(fields, way, parsed)
     describe(entry, record, now_ms, verdict_address)

@@ -10,6 +10,7 @@ from ..shm.layout import ENTRY, CtState, FrameFlag, Setting, Status, Step, Verdi
 from ..shm.reasons import Reason
 from . import (
     actions,
+    adaptive,
     bindings,
     calls,
     counters,
@@ -38,6 +39,7 @@ _CREATED = offset(ENTRY, "created_ms")
 _NONE = u64(Reason.NONE)
 _NEW = u64(CtState.NEW) | u64(CtState.TRK)
 _HELPERS, _EARLY_DROP = u64(Setting.HELPERS), u64(Setting.EARLY_DROP)
+_ADAPTIVE = u64(Setting.ADAPTIVE)
 _FULL, _ZONE_FULL = u64(Reason.FULL), u64(Reason.ZONE_FULL)
 
 
@@ -95,7 +97,10 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
             intents.done(views)
             return reason
     term = track.begin(entry, parsed, settings)
-    expiry_ms = now_ms + timeouts.term_ms(views, u64(fields.policy), term)
+    length_ms = timeouts.term_ms(views, u64(fields.policy), term)
+    if settings & _ADAPTIVE != ZERO:
+        length_ms = adaptive.shorten(views, zone, length_ms)
+    expiry_ms = now_ms + length_ms
     memory.write64(entry + entries.EXPIRY, expiry_ms)
     entries.set_due(views, record, entry, entries.due_units(expiry_ms))
     state = u64(fields.state)

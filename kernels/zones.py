@@ -139,6 +139,12 @@ def expectations_address(views, zone):
 
 # ------------------------------------------------------------------------------------------------ counts
 @inlined
+def quota_address(views, zone):
+    """Return the address of a zone's QUOTA."""
+    return views.quotas + zone * _QUOTA_SIZE
+
+
+@inlined
 def count_of(views, zone):
     """Return how many connections a zone has, at this moment."""
     return memory.read32(views.quotas + zone * _QUOTA_SIZE + _COUNT)

@@ -14,7 +14,8 @@ import numpy as np
 from ..clients.errors import BadParameterError, UnknownParameterError
 from ..shm.layout import GLOBAL, MAX_RETRANS_SHIFT, ZONE, ZONE_BYTES, Region, Setting, offset
 from ..shm.views import Table
-from . import helper_rules
+from . import adaptive, helper_rules
+from .adaptive import AdaptiveMarks
 from .helper_rules import HelperRules
 from .labels import NETFILTER, OVS, PROFILES
 from .parameters import Reader, bad, flag, hint, nearest, whole
@@ -50,8 +51,10 @@ READERS: dict[str, Reader] = (
     {PROFILE: profile} | dict.fromkeys(SWITCHES, flag) | {MAX_RETRANS: whole(0, 255), ON_FULL: on_full}
 )
 """By name: takes a setting as it came over the wire."""
-READERS_OF_ONE: dict[str, Reader] = READERS | dict.fromkeys(helper_rules.NAMES, helper_rules.ports)
-"""Those of a single zone: also the ports of helpers."""
+READERS_OF_ONE: dict[str, Reader] = (
+    READERS | dict.fromkeys(helper_rules.NAMES, helper_rules.ports) | {adaptive.NAME: adaptive.marks}
+)
+"""Those of a single zone: also the ports of helpers, and the marks of adaptive timeouts."""
 
 
 BITS = SWITCHES | {PROFILE: Setting.OVS, ON_FULL: Setting.EARLY_DROP}
@@ -110,7 +113,7 @@ class ZoneSettings:
         words = table.array(Region.CONTROL, "zones", "u4").reshape(-1, ZONE_BYTES // 4)
         self._words = words[:, int(offset(ZONE, "settings")) // 4]
         self._default = table.array(Region.CONTROL, "globals", GLOBAL)["settings"]
-        self._helpers = HelperRules(table)
+        self._helpers, self._adaptive = HelperRules(table), AdaptiveMarks(table)
 
     @property
     def own(self) -> np.ndarray:
@@ -118,8 +121,8 @@ class ZoneSettings:
         return self._words & np.uint32(Setting.OWN) != 0
 
     def of(self, zone: int) -> dict[str, Any]:
-        """Return how a zone is set, and the ports of its helpers, of those that have any."""
-        return shown(int(self._words[zone])) | self._helpers.of(zone)
+        """Return how a zone is set, and the ports of its helpers and the marks, of those that have any."""
+        return shown(int(self._words[zone])) | self._helpers.of(zone) | self._adaptive.of(zone)
 
     def is_own(self, zone: int) -> bool:
         """Return whether a zone is set on its own."""
@@ -134,11 +137,19 @@ class ZoneSettings:
         self._helpers.set(zone, {name: ports for name, ports in wanted.items() if name in helper_rules.NAMES})
         judged = {name: value for name, value in wanted.items() if name in READERS}
         self._words[zone] = changed(int(self._words[zone]), judged) | Setting.OWN
+        if adaptive.NAME in wanted:
+            self._adapt(zone, wanted[adaptive.NAME])
+
+    def _adapt(self, zone: int, marks: adaptive.Marks) -> None:
+        self._adaptive.set(zone, marks)
+        without = int(self._words[zone]) & ~Setting.ADAPTIVE
+        self._words[zone] = without | Setting.ADAPTIVE if marks else without
 
     def unset(self, zone: int) -> bool:
-        """Set a zone as all are, without helpers; return whether it was set on its own."""
+        """Set a zone as all are, without helpers and marks; return whether it was set on its own."""
         was = self.is_own(zone)
         self._helpers.set(zone, dict.fromkeys(helper_rules.NAMES, ()))
+        self._adapt(zone, [])
         self._words[zone] = int(self._words[zone]) & ~(JUDGED | Setting.OWN) | int(self._default[0])
         return was
 

@@ -419,7 +419,10 @@ QUOTA = np.dtype(
         ("count", "u4"),  # reserved, LIVE or not yet freed
         ("limit", "u4"),  # most connections; UNLIMITED, 0 refuses all                        config
         ("has_limit", "u4"),  # 0: limit follows the default for zones                        config
-        ("reserved", "u1", (44,)),
+        ("adaptive_start", "u4"),  # marks of adaptive timeouts (kernels/adaptive)            config
+        ("adaptive_end", "u4"),  # 0: there are none                                          config
+        ("adapting", "u4"),  # 1: timeouts are shortened now
+        ("reserved", "u1", (32,)),
     ],
     align=True,
 )
@@ -439,6 +442,7 @@ class Setting(IntEnum):
     OVS = 1 << 6  # new connections are judged by the rules of the `ovs` profile, else by those of `netfilter`
     EARLY_DROP = 1 << 8  # a limit that refuses one of its connections drives out a less valuable one (kernels/eviction)
     HELPERS = 1 << 7  # some of its connections get a helper: HELPER_RULES has a row for it
+    ADAPTIVE = 1 << 11  # the fuller it is between two marks, the shorter timeouts are (kernels/adaptive)
     OWN = 1 << 15  # set for this zone alone; zones without it are set as GLOBAL.settings says
 
 
