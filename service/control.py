@@ -93,7 +93,7 @@ class Server:
         stopping = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, stopping.set)
         loop.set_exception_handler(_log_mistake)
-        pulse = asyncio.create_task(self.pulse.beat())
+        tasks = [asyncio.create_task(self.pulse.beat()), asyncio.create_task(self.desk.warnings.watch())]
         server = await loop.create_unix_server(
             lambda: Connection(self), sock=self.context.door.listener, backlog=BACKLOG
         )
@@ -105,7 +105,8 @@ class Server:
         server.close()
         for site in sites:
             await site.close()
-        pulse.cancel()
+        for task in tasks:
+            task.cancel()
         await self._part()
         await self.desk.flusher.finish()
 

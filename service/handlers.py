@@ -58,6 +58,7 @@ from .samples import Samples
 from .snapshot import Snapshot
 from .stats import Stats
 from .summary import Summary
+from .warnings import Warnings
 from .zone_settings import ZoneSettings
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Desk:
         self.rules = Published(self.context.rules, table, [port["name"] for port in self.context.ports()])
         self.reassembly = ReassemblySettings(table)
         self.summary = Summary(table, walker, self.stats)
+        self.warnings = Warnings(self.stats.fills, self.summary.get)
         self.snapshot.pace = self.flusher.pace = self.hub.catch_up
 
     def _take(self, name: str) -> Runner:
@@ -249,6 +251,7 @@ async def stats(desk: Desk, client: Client) -> dict[str, Any]:
         "zones": desk.stats.busiest(),
         "control": desk.figures(),
         "events": desk.hub.figures(),
+        "warnings": desk.warnings.told(),
     }
 
 

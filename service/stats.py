@@ -148,6 +148,10 @@ class Stats:
         rows = zip(in_use.tolist(), quotas["count"].tolist(), limits.tolist(), strict=True)
         return [(zone, count, limit_of(limit)) for zone, count, limit in rows]
 
+    def fills(self) -> list[tuple[int | None, int, int | None]]:
+        """Return the same with the whole table, without a number, first."""
+        return [(None, self.count(), limit_of(self._globals["limit"][0])), *self.fill()]
+
     def zones(self) -> list[dict[str, Any]]:
         """Return every zone that has connections, or something set that others have not."""
         shown = self._quotas["count"] != 0
