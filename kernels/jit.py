@@ -1,4 +1,4 @@
-"""The one spelling of ``njit`` that kernels use, and where its cache lives.
+"""The one way to make a function a kernel, and where what is compiled is kept.
 
 Numba files a compiled kernel under the text of the module that defines it, and looks no further: edit ``tuples.py``
 and ``index.find`` goes on running the old hash.  So the cache directory is named after the text of every module that
@@ -47,15 +47,9 @@ os.environ["NUMBA_CACHE_DIR"] = str(cache_directory())
 
 import numba  # noqa: E402 - after the environment says where the cache is
 import numpy as np  # noqa: E402
-from llvmlite import binding  # noqa: E402
 from numba.core.config import reload_config  # noqa: E402
 
 reload_config()  # someone may have imported numba before us
-
-# LLVM's code generator changes the module that numba then links into callers of the kernel.  By default it takes an address
-# apart into a "pointer" made of the index and an offset made of the base; where a caller's index is the constant 0, that is
-# an access through null, which LLVM knows to be impossible: it leaves out the access and all that follows.
-binding.set_option("zonetrack", "-addr-sink-using-gep=false")
 
 JIT = not numba.config.DISABLE_JIT  # pyright: ignore[reportPrivateImportUsage, reportAttributeAccessIssue]
 """False under ``NUMBA_DISABLE_JIT=1``: kernels then run under the plain interpreter."""
@@ -78,14 +72,18 @@ CACHED = _cacheable()
 
 
 def _compiled(func: F, *, forceinline: bool) -> F:
-    # nobody takes a kernel's address: without the wrapper for that, a tenth of the time to compile is saved; numba's own
-    # types do not know this option
-    options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
-    return cast(F, numba.njit(cache=CACHED, nogil=True, forceinline=forceinline, **options)(func))
+    if not JIT:
+        return func
+    from . import linking  # numba's compiler, which the interpreter does without
+
+    made = linking.Kernel(func, targetoptions=linking.OPTIONS | {"forceinline": forceinline})
+    if CACHED:
+        made.enable_caching()
+    return cast(F, made)
 
 
 def kernel(func: F) -> F:
-    """Compile ``func`` in nopython mode, without the GIL, cached on disk.
+    """Compile ``func`` in nopython mode, without the GIL, cached on disk (kernels/linking).
 
     ``forceinline=False`` is not the default: left out, numba takes it over from whichever caller is compiled first, and
     one ``inlined`` caller would force a kernel, and all that it calls, into every place that uses it.

@@ -1,6 +1,6 @@
 """Compiling the kernels before they are needed, by one process, with progress.
 
-Kernels compile when they are first called, and that takes two minutes.  So whoever starts workers calls ``ensure``
+Kernels compile when they are first called, and that takes half a minute.  So whoever starts workers calls ``ensure``
 first: where the cache is cold it says so on stderr and calls each entry kernel once, on a table of a few records and a
 burst of nothing, which compiles it and all that it calls.  Parallel filling of one cache has crashed others; here a
 file lock lets one process fill it, and the others wait.  Where there is a second processor, a second process compiles what
@@ -30,7 +30,6 @@ import click
 import numpy as np
 from numba import typeof
 from numba.core.event import Event, Listener, register, unregister
-from numba.core.registry import CPUDispatcher, cpu_target
 
 from ..kernels import (
     capture,
@@ -41,6 +40,7 @@ from ..kernels import (
     flush,
     jit,
     late,
+    linking,
     poll,
     preview,
     repair,
@@ -61,7 +61,7 @@ SPINE = ("poll.poll", "replay.run", "preview.judge")
 """The pieces that packets go through: two thirds of all work, and most of it on one kernel after the other."""
 WARM = "warm.json"
 LOCK = "lock"
-NOTICE = "compiling kernels: this takes about two minutes, once on this machine"
+NOTICE = "compiling kernels: this takes half a minute, once on this machine"
 
 
 class Stage:
@@ -148,7 +148,7 @@ class Stopwatch(Listener):
             self._running[-1] = (outer_began, outer_inner + took)
 
 
-def kernel_name(dispatcher: CPUDispatcher) -> str:
+def kernel_name(dispatcher: linking.Kernel) -> str:
     """Return a kernel's name, as in ``index.find``."""
     function = dispatcher.py_func
     return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
@@ -161,7 +161,7 @@ def cache() -> Path:
 
 def built_for() -> str:
     """Return what the machine code in a cache depends on: the sources, and the processor as LLVM sees it."""
-    context: Any = cpu_target.target_context
+    context: Any = linking.target.target_context
     return f"{jit.source_digest()} {context.codegen().magic_tuple()}"
 
 
@@ -262,6 +262,9 @@ def compiled_beside(names: list[str], directory: Path) -> Iterator[dict[str, flo
 
 def hand_over(source: Path, target: Path) -> None:
     """Move compiled kernels to a cache that has not got them: first the code, then the index that names it."""
+    for part in source.glob(f"{linking.PARTS}/*"):
+        (target / linking.PARTS).mkdir(exist_ok=True)
+        shutil.move(part, target / linking.PARTS / part.name)
     for index in source.glob("*/*.nbi"):
         place = target / index.relative_to(source).parent
         if not (place / index.name).exists():
@@ -315,7 +318,7 @@ def forget(directory: Path) -> None:
     """Throw away what a cache holds."""
     with alone(directory):
         (directory / WARM).unlink(missing_ok=True)
-        for pattern in ("**/*.nbi", "**/*.nbc"):
+        for pattern in ("**/*.nbi", "**/*.nbc", f"{linking.PARTS}/*"):
             for path in directory.glob(pattern):
                 path.unlink(missing_ok=True)
 

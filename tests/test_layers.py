@@ -1,7 +1,7 @@
 """Imports go one way: clients -> service -> kernels -> shm, and each layer knows only the libraries it may.
 
     shm        what the bytes are             numpy, posix_ipc
-    kernels    what happens to the bytes      numpy, numba; llvmlite in jit and memory only; no sockets, clocks, mappings
+    kernels    what happens to the bytes      numpy, numba; llvmlite in linking and memory only; no sockets, clocks, mappings
     service    who does it, and when          kernels, shm, and of clients the wire, its errors, and what a person sees
     clients    how to ask                     nothing of ours; who drives the table itself may import what that takes
 
@@ -67,7 +67,7 @@ SENDERS = Rule(
 ROOM_RULES = {
     **{
         f"kernels/{room}": RULES["kernels"]._replace(libraries=("numpy", "numba", "llvmlite"))
-        for room in ("jit", "memory")
+        for room in ("linking", "memory")
     },
     "service/__main__": Rule(("clients.cli",), ()),  # another name for the same command
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler

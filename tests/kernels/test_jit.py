@@ -7,7 +7,6 @@ import sys
 
 import checkout
 import pytest
-from llvmlite import binding
 from zonetrack.kernels import jit
 
 needs_jit = pytest.mark.skipif(not jit.JIT, reason="nothing is compiled with the JIT off")
@@ -90,39 +89,6 @@ def test_cache_is_where_the_caller_says(monkeypatch, tmp_path):
     assert jit.cache_directory() == tmp_path / "own"
 
 
-TWO_PEERS = """
-target triple = "{triple}"
-declare void @elsewhere()
-define i64 @number_of(i64 %base, i64 %index, i1 %second) {{
-begin:
-  %distance = mul i64 %index, 24
-  %address = add i64 %distance, %base
-  %peer = inttoptr i64 %address to ptr
-  call void @elsewhere()
-  br i1 %second, label %there, label %here
-here:
-  call void @elsewhere()
-  %first = load i64, ptr %peer
-  ret i64 %first
-there:
-  %at = getelementptr i8, ptr %peer, i64 8
-  %other = load i64, ptr %at
-  ret i64 %other
-}}
-"""
-"""A kernel as LLVM has it: a record at a base and an index, used in other blocks than the one that finds it."""
-
-
-@needs_jit
-def test_the_code_generator_leaves_addresses_numbers():
-    """What it makes of a kernel is what callers get: a pointer made of the index would be null where the index is 0."""
-    target = binding.Target.from_default_triple()
-    module = binding.parse_assembly(TWO_PEERS.format(triple=target.triple))
-    target.create_target_machine(opt=3).emit_object(module)
-    pointers = [line for line in str(module).splitlines() if "inttoptr" in line]
-    assert pointers and not [line for line in pointers if "%distance" in line]
-
-
 @needs_jit
 def test_compiled_kernels_are_kept_under_xdg_cache_home(tmp_path):
     script = tmp_path / "add.py"
@@ -170,7 +136,7 @@ def test_an_edited_callee_runs_at_once_inside_a_caller_that_was_cached(tmp_path)
     package = tmp_path / "copied"
     for layer in ("kernels", "shm"):
         (package / layer).mkdir(parents=True)
-    for room in ("kernels/__init__.py", "kernels/jit.py", "shm/layout.py", "shm/reasons.py"):
+    for room in ("kernels/__init__.py", "kernels/jit.py", "kernels/linking.py", "shm/layout.py", "shm/reasons.py"):
         shutil.copy(checkout.ROOT / room, package / room)
     (package / "kernels" / "caller.py").write_text(CALLER)
     script = tmp_path / "run.py"
