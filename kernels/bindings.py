@@ -12,7 +12,10 @@ addresses of the range, one after the other, each with ports in an order that le
 
 Address and first port come from different parts of the hash: chosen by one, connections to one address would crowd
 around the same ports.  Where a destination's ports are used up the source's are searched too.  No lock is held while this
-looks: that a tuple is free is a hint, and ``index.insert`` decides.
+looks: that a tuple is free is a hint, and ``index.insert`` decides.  A free one that is kept from new connections for a
+while (kernels/quarantine) is passed over.
+
+``foresee`` has the memory fetched that the first look of a packet will read, some packets before its turn.
 
 Source: Open vSwitch's nat_get_unique_tuple, for what may be chosen and in which order; the order of ports is our own.
 """
@@ -21,10 +24,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..shm.layout import ACTION, Nat, Status
+from ..shm.layout import ACTION, LINE_BYTES, Nat, Status
 from ..shm.reasons import Reason
-from . import endpoints, entries, index, memory, tuples
-from .endpoints import ICMP, ICMPV6, write_key
+from . import counters, endpoints, entries, index, memory, quarantine, segments, tuples, zones
+from .endpoints import ICMP, ICMPV6, TCP, write_key
 from .jit import inlined, kernel
 from .memory import mix, multiply_high
 from .words import LOW_16, LOW_32, ONE, THIRTY_TWO, ZERO, u64
@@ -35,6 +38,7 @@ EXHAUSTED = u64(0xFFFFFFFF)
 _PROBES = u64(PROBES_MAX)
 _PER_ADDRESS = u64(PROBES_MAX // 2)
 _FORTY_EIGHT = u64(48)
+_LINE = u64(LINE_BYTES)
 _SALT = u64(0xD6E8FEB86659FD93)
 _LIKE = (u64(512), u64(600), u64(1024))
 
@@ -142,8 +146,62 @@ def _candidate(action, protocol, source_port, destination_port, port_hash, k):
     return (_nth_port(first, last, mix(port_hash, _SALT), k) << u64(16)) | destination_port
 
 
+@inlined
+def _ports_of(parsed):
+    """Return whether a packet comes from its key's second endpoint, and the ports of its source and its destination."""
+    ports = parsed.key[4]
+    low, high = ports >> _FORTY_EIGHT, (ports >> THIRTY_TWO) & LOW_16
+    if u64(parsed.high_is_source) != ZERO:
+        return True, high, low
+    return False, low, high
+
+
+@inlined
+def _hashes(views, parsed, action, salt):
+    """Return the hashes that choose the address and the first port: independent, so that neither gathers at the other."""
+    key = parsed.key
+    is_high, src_port, dst_port = _ports_of(parsed)
+    src_high, src_low = (key[2], key[3]) if is_high else (key[0], key[1])
+    dst_high, dst_low = (key[0], key[1]) if is_high else (key[2], key[3])
+    nat = u64(action.nat)
+    secret = views.secret
+    opener = mix(src_high ^ secret[1], src_low ^ secret[2])
+    whole = mix(opener ^ dst_high ^ src_port, dst_low ^ (dst_port << THIRTY_TWO) ^ secret[3])
+    address_hash = mix(opener if nat & u64(Nat.PERSISTENT) != ZERO else whole, secret[0] ^ _SALT)
+    if nat & u64(Nat.RANDOM) != ZERO:
+        whole = mix(whole ^ salt, secret[2])
+    return address_hash, mix(whole, secret[1] ^ u64(parsed.protocol))
+
+
+@inlined
+def _write(parsed, action, address_hash, which, chosen):
+    """Write the key that the replies have with the ports ``chosen`` and the ``which``-th address of the rule."""
+    key = parsed.key
+    is_high = u64(parsed.high_is_source) != ZERO
+    src_high, src_low = (key[2], key[3]) if is_high else (key[0], key[1])
+    dst_high, dst_low = (key[0], key[1]) if is_high else (key[2], key[3])
+    if _has_range(action):
+        if u64(action.nat) & u64(Nat.SOURCE) != ZERO:
+            src_high, src_low = _nth_address(action, address_hash, which)
+        else:
+            dst_high, dst_low = _nth_address(action, address_hash, which)
+    order = write_key(
+        dst_high,
+        dst_low,
+        chosen & LOW_16,
+        src_high,
+        src_low,
+        chosen >> u64(16),
+        u64(parsed.zone),
+        u64(parsed.protocol),
+        u64(parsed.family),
+        parsed.inner_key,
+    )
+    parsed.inner_high_is_source = order & ONE
+
+
 @kernel
-def choose(views, parsed, reply_key, action, salt, attempt):
+def choose(views, parsed, reply_key, action, salt, attempt, now_ms):
     """Choose the tuple of the replies to a packet that opens a connection.
 
     Args:
@@ -153,34 +211,20 @@ def choose(views, parsed, reply_key, action, salt, attempt):
         action: ACTION, whose ``nat`` has SOURCE or DESTINATION.
         salt: u64, different for each connection, for a RANDOM search.
         attempt: u64, 0 at first, then what this returned, when the tuple was taken after all.
+        now_ms: u64.
 
     Returns:
-        u64, where the search goes on; EXHAUSTED when there is nothing left to try.  The tuple may be the packet's own.
+        u64, where the search goes on; EXHAUSTED when there is nothing left to try.  The tuple may be the packet's own;
+        its hash is ``parsed.reply_hash``.
 
     Concurrency:
         No lock; that the tuple is free is a hint.
     """
     memory.apart()
-    key = parsed.key
     protocol = u64(parsed.protocol)
-    family = u64(parsed.family)
     zone = u64(parsed.zone)
-    ports = key[4]
-    if u64(parsed.high_is_source) != ZERO:
-        src_high, src_low, src_port = key[2], key[3], (ports >> THIRTY_TWO) & LOW_16
-        dst_high, dst_low, dst_port = key[0], key[1], ports >> _FORTY_EIGHT
-    else:
-        src_high, src_low, src_port = key[0], key[1], ports >> _FORTY_EIGHT
-        dst_high, dst_low, dst_port = key[2], key[3], (ports >> THIRTY_TWO) & LOW_16
-    nat = u64(action.nat)
-    source = nat & u64(Nat.SOURCE) != ZERO
-    secret = views.secret
-    opener = mix(src_high ^ secret[1], src_low ^ secret[2])
-    whole = mix(opener ^ dst_high ^ src_port, dst_low ^ (dst_port << THIRTY_TWO) ^ secret[3])
-    address_hash = mix(opener if nat & u64(Nat.PERSISTENT) != ZERO else whole, secret[0] ^ _SALT)
-    if nat & u64(Nat.RANDOM) != ZERO:
-        whole = mix(whole ^ salt, secret[2])
-    port_hash = mix(whole, secret[1] ^ protocol)
+    address_hash, port_hash = _hashes(views, parsed, action, salt)
+    _, src_port, dst_port = _ports_of(parsed)
     per_address = _PROBES // _address_count(action)
     for i in range(PROBES_MAX):
         at = attempt + u64(i)
@@ -191,40 +235,54 @@ def choose(views, parsed, reply_key, action, salt, attempt):
         if chosen == EXHAUSTED:
             attempt = (which + ONE) * per_address - u64(i) - ONE  # the next look is the first at the next address
             continue
-        new_src_high, new_src_low, new_dst_high, new_dst_low = src_high, src_low, dst_high, dst_low
-        if _has_range(action):
-            if source:
-                new_src_high, new_src_low = _nth_address(action, address_hash, which)
-            else:
-                new_dst_high, new_dst_low = _nth_address(action, address_hash, which)
-        port = chosen & LOW_16
-        new_port = chosen >> u64(16)
-        order = write_key(
-            new_dst_high,
-            new_dst_low,
-            port,
-            new_src_high,
-            new_src_low,
-            new_port,
-            zone,
-            protocol,
-            family,
-            parsed.inner_key,
-        )
-        parsed.inner_high_is_source = order & ONE
+        _write(parsed, action, address_hash, which, chosen)
         hash_ = tuples.hash_key(views, reply_key)
-        if not index.has(views, reply_key, hash_, zone):
-            return at + ONE
+        if index.has(views, reply_key, hash_, zone):
+            continue
+        if views.quarantine != ZERO and protocol == TCP and quarantine.holds(views, hash_, u64(parsed.hash), now_ms):
+            counters.count(views, Reason.QUARANTINE_REFUSED)
+            continue
+        parsed.reply_hash = hash_
+        return at + ONE
     return EXHAUSTED
 
 
 @kernel
-def bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split):
+def foresee(views, parsed, reply_key, action):
+    """Fetch the memory that the first look for a packet's tuple will read.
+
+    Args:
+        parsed, reply_key, action: as for ``choose``.  ``inner_key`` is written.
+
+    Concurrency:
+        Reads words of the index as hints.
+    """
+    memory.apart()
+    address_hash, port_hash = _hashes(views, parsed, action, ZERO)
+    _, src_port, dst_port = _ports_of(parsed)
+    chosen = _candidate(action, u64(parsed.protocol), src_port, dst_port, port_hash, ZERO)
+    word = zones.load_word(views, u64(parsed.zone))
+    if chosen == EXHAUSTED or zones.directory_of(word) == ZERO:
+        return
+    _write(parsed, action, address_hash, ZERO, chosen)
+    hash_ = tuples.hash_key(views, reply_key)
+    segment = segments.segment_of(views, word, hash_)
+    if segment != ZERO:
+        line = segments.home_line(views, segment - ONE, hash_)
+        memory.prefetch(line)
+        memory.prefetch(line ^ _LINE)
+        memory.prefetch(segments.lock_address(views, segment - ONE))
+    if views.quarantine != ZERO:
+        memory.prefetch(quarantine.line_of(views, hash_))
+
+
+@kernel
+def bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split, now_ms):
     """Publish a NEW record with a tuple for its replies that nobody else has.
 
     Args:
         record: u64, as for ``index.insert``, which this calls; its extension is taken here if it has none.
-        parsed, reply_key, action, salt: as for ``choose``.
+        parsed, reply_key, action, salt, now_ms: as for ``choose``.
         zone, wanted, may_split: as for ``index.insert``.
 
     Returns:
@@ -234,6 +292,8 @@ def bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split
     memory.apart()
     if not entries.with_extension(views, record):
         return u64(Reason.EXTENSION_FULL)
+    if views.quarantine != ZERO:
+        quarantine.tell_time(views, now_ms)
     entry = entries.address(views, record)
     fields = entries.entry_at(entry)
     own = entry + tuples.ENTRY_KEY
@@ -242,16 +302,19 @@ def bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split
     status |= u64(Status.SOURCE_NAT) if nat & u64(Nat.SOURCE) != ZERO else u64(Status.DESTINATION_NAT)
     attempt = ZERO
     for _ in range(PROBES_MAX):
-        attempt = choose(views, parsed, reply_key, action, salt, attempt)
+        attempt = choose(views, parsed, reply_key, action, salt, attempt, now_ms)
         if attempt == EXHAUSTED:
             return u64(Reason.NAT_EXHAUSTED)
         second = entries.extension_of(views, entry) + tuples.EXTENSION_KEY
         tuples.copy_key(second, reply_key)
         if tuples.equal(reply_key, own):
             memory.write64(second + tuples.LAST, ZERO)  # what was chosen is what the packet had: one key is enough
+            second = ZERO
         is_high = u64(parsed.inner_high_is_source) != ZERO
         fields.status = status | (u64(Status.REPLIER_IS_HIGH) if is_high else ZERO)
-        reason = index.insert(views, record, zone, wanted, may_split)
+        reason = index.insert_hashed(
+            views, record, zone, wanted, may_split, u64(parsed.hash), second, u64(parsed.reply_hash)
+        )
         if reason != u64(Reason.CLASH):
             return reason
     return u64(Reason.NAT_EXHAUSTED)

@@ -320,6 +320,7 @@ def track_burst(views, frames, count, now_ms, verdicts):
         else:
             action = _action_of(frames, u64(i))
             if action != ZERO:
+                commit.foresee(views, frames, u64(i), count)
                 actions.force(views, action, u64(i))
             how = _track(views, frames, u64(i), count, nothing_made, now_ms, at)
             if action != ZERO:

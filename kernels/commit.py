@@ -37,6 +37,9 @@ from .words import EIGHT, LOW_32, ONE, THIRTY_TWO, ZERO, u64
 
 _CREATED = offset(ENTRY, "created_ms")
 _NONE = u64(Reason.NONE)
+_COMMIT = u64(FrameFlag.COMMIT)
+FORESEEN = u64(4)
+"""Packets before its turn at which memory is fetched for a tuple that has yet to be chosen."""
 _NEW = u64(CtState.NEW) | u64(CtState.TRK)
 _HELPERS, _EARLY_DROP = u64(Setting.HELPERS), u64(Setting.EARLY_DROP)
 _ADAPTIVE = u64(Setting.ADAPTIVE)
@@ -53,6 +56,26 @@ def wanted_in(views, i, count, zone):
         if u64(other.reason) == _NONE and found_none and u64(other.zone) == zone:
             wanted += ONE
     return wanted
+
+
+@inlined
+def _foresee(views, frames, i):
+    frame, parsed = stages.frame_of(frames, i), parsed_of(views, i)
+    if u64(frame.action) == ZERO or u64(parsed.candidate) != index.ABSENT or u64(frame.flags) & _COMMIT == ZERO:
+        return
+    if u64(parsed.reason) == _NONE and u64(parsed.kind) != stages.ERROR and nat.wanted(frame) & nat.BINDS != ZERO:
+        bindings.foresee(views, parsed, key_of(views, i, stages.ERROR), nat.action_of(frame))
+
+
+@kernel
+def foresee(views, frames, i, count):
+    """Have memory fetched for the connections that packets a little behind packet ``i`` will probably open."""
+    memory.apart()
+    if i == ZERO:
+        for j in range(min(count, FORESEEN)):
+            _foresee(views, frames, u64(j))
+    if i + FORESEEN < count:
+        _foresee(views, frames, i + FORESEEN)
 
 
 @kernel
@@ -113,7 +136,8 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
     if bound != ZERO:
         salt = record | (incarnation << THIRTY_TWO)
         reply_key = key_of(views, i, stages.ERROR)
-        reason = bindings.bind(views, record, parsed, reply_key, nat.action_at(bound), salt, zone, wanted, may_split)
+        action = nat.action_at(bound)
+        reason = bindings.bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split, now_ms)
     else:
         reason = index.insert(views, record, zone, wanted, may_split)
     if reason != _NONE:

@@ -33,7 +33,7 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import counters, entries, events, index, intents, locks, memory, segments, tuples, zones
+from . import counters, entries, events, index, intents, locks, memory, quarantine, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import EIGHT, LOW_8, ONE, THREE, TWO, ZERO, u64
 
@@ -131,12 +131,15 @@ def append(views, record, incarnation):
 def end(views, record, why):
     """Make a LIVE record DEAD and put it on the own list: the commit point of a delete.
 
-    The record's lock is held, and stays held; ``make_room`` said so.  Intent: MARK, record, incarnation.  ``why`` is an End.
+    The record's lock is held, and stays held; ``make_room`` said so.  A tuple that was chosen for it is kept from others
+    first (kernels/quarantine).  Intent: MARK, record, incarnation.  ``why`` is an End.
     """
     entry = entries.address(views, record)
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
     intents.set_field(views, intents.INCARNATION, incarnation)
     intents.set_record(views, record, Step.MARK)
+    if u64(entries.entry_at(entry).status) & quarantine.TRANSLATED != ZERO:
+        quarantine.leave(views, entry)
     event = events.begin(views, record, _DESTROY, ZERO, why) if events.are_wanted(views, _DESTROY) else ZERO
     memory.release64(entry + entries.LIFE, entries.life(Life.DEAD, views.me, incarnation))
     if event != ZERO:

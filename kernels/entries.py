@@ -240,6 +240,9 @@ def _pop(views, slab, first):
         memory.prefetch(upcoming + _LINE)
         memory.prefetch(upcoming + _LINE + _LINE)
         memory.prefetch(views.due + (following - ONE) * FOUR)
+    elif following != ZERO:
+        memory.prefetch(extension_address(views, following - ONE))
+        memory.prefetch(extension_address(views, following - ONE) + _LINE)
     count = _list(views, _FRONT_COUNT, slab)
     memory.release32(_list(views, _FRONT, slab), following)
     memory.release32(count, memory.read32(count) - ONE)

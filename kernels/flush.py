@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from ..shm.layout import SEGMENT, SEGMENT_BYTES, SLOTS, End, EventKind, Life, Step, offset
 from ..shm.reasons import Reason
-from . import counters, entries, events, intents, locks, memory, segments, tuples, zones
+from . import counters, entries, events, intents, locks, memory, quarantine, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import FOUR, LOW_32, ONE, ZERO, u64
 
@@ -114,6 +114,8 @@ def _reclaim_record(views, zone, word, segment, record):
     life = memory.read64(entry + entries.LIFE)
     incarnation = entries.incarnation_of(life)
     intents.set_field(views, intents.INCARNATION, incarnation)
+    if u64(entries.entry_at(entry).status) & quarantine.TRANSLATED != ZERO:
+        quarantine.leave(views, entry)
     event = ZERO
     if events.are_wanted(views, _DESTROY) and entries.state_of(life) == u64(Life.LIVE):
         event = events.begin(views, record, _DESTROY, ZERO, _FLUSHED)

@@ -283,6 +283,12 @@ def insert(views, record, zone, wanted, may_split=True):
     hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)
     second = entries.second_key(views, entry)
     second_hash = tuples.hash_key(views, second) if second != ZERO else ZERO
+    return insert_hashed(views, record, zone, wanted, may_split, hash_, second, second_hash)
+
+
+@kernel
+def insert_hashed(views, record, zone, wanted, may_split, hash_, second, second_hash):
+    """As ``insert``, of a record whose hashes are known; ``second`` is the address of its second key, 0 without one."""
     reason = u64(Reason.BUSY)
     for _ in range(INSERT_ROUNDS_MAX):
         intents.set_record(views, record, Step.ALLOC)

@@ -29,7 +29,7 @@ from ..shm.layout import (
     Step,
     offset,
 )
-from . import delete_list, entries, events, intents, locks, memory, nat, shown, tuples, zones
+from . import delete_list, entries, events, intents, locks, memory, nat, quarantine, shown, tuples, zones
 from .jit import inlined, kernel
 from .words import EIGHT, FOUR, LOW_8, ONE, SIXTEEN, THREE, ZERO, u64
 
@@ -262,6 +262,7 @@ def delete(views, wanted, now_ms, slots_budget, cursor):
         Beside any others.  Intents: UPDATE, MARK, and those of ``delete_list.run``.
     """
     events.tick(views, now_ms)
+    quarantine.tell_time(views, now_ms)
     record = memory.le64(cursor)
     end = _end(views, record, slots_budget)
     n = ZERO

@@ -37,6 +37,7 @@ class Published:
             ports: names, in the order of the configuration.
         """
         self.book = book
+        table.quarantine = book.quarantine_address
         self._policies = Policies(table)
         self._ports = {name: number for number, name in enumerate(ports, 1)}
 

@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from ..shm import roster
-from ..shm.layout import Kind
+from ..shm.layout import PARTICIPANT, Kind, Region
 from ..shm.views import Table
 
 P = ParamSpec("P")
@@ -44,11 +44,13 @@ class Runner:
         self.table = table
         self.me = roster.join(table, Kind.CONTROL)
         self.views = table.views(self.me)
+        self._place = table.array(Region.CONTROL, "participants", PARTICIPANT)[self.me - 1]
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def do(self, work: Callable[Concatenate[np.record, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Call ``work(views, ...)`` on the thread, after what was given to it before."""
         # in the thread's queue it cannot be abandoned half way: whoever stops waiting leaves it running to its end
+        self._place["clock_ms"] = now_ms()  # for what is deleted
         call = self._thread.submit(work, self.views, *arguments, **named)
         return await asyncio.wrap_future(call)
 

@@ -908,6 +908,7 @@ PARSED = np.dtype(
         ("candidate", "u4"),  # record + 1 whose tag stood in the home pair, 0 when none
         ("zone", "u4"),
         ("reserved", "u4"),
+        ("reply_hash", "u8"),  # of the tuple in inner_key that NAT chose for the replies
     ],
     align=True,
 )
@@ -1476,6 +1477,9 @@ LEARNED_BYTES = 16
 LEARNED_MAX = 4096
 LEARNED_WAYS = 4
 
+QUARANTINE_LINES = 1 << 16
+"""Lines of eight tuples that are kept from new connections for a while: 4 MiB, which grow as they are used."""
+
 PASSAGE = np.dtype(
     [
         ("hash", "u8"),  # of its connection, the same both ways; 0: it goes alone
@@ -1743,6 +1747,8 @@ VIEWS = np.dtype(
         ("foretold", "u8"),  # EXPECTATION[FORETOLD_MAX]: those that a helper is about to make
         ("message", "u8"),  # MESSAGE
         ("scratch", "u8"),  # REASSEMBLY
+        # memory of the service beside the table
+        ("quarantine", "u8"),  # u64[QUARANTINE_LINES][LINE_SLOTS] (kernels/quarantine), 0: there is none
     ],
     align=True,
 )

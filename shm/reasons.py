@@ -109,6 +109,10 @@ class Reason(IntEnum):
     # What became of translated packets (kernels/messages, reassembly).
     HELPER_REWRITTEN = 98  # messages of control channels that say something else now
     FRAGMENTS_TRANSLATED = 99
+    # Tuples that translated TCP connections have left (kernels/quarantine).
+    QUARANTINED = 102  # put aside for as long as the other end may remember them
+    QUARANTINE_REFUSED = 103  # such a one was free, and passed over
+    QUARANTINE_FORGOTTEN = 104  # put aside, but there was no room for so many
 
 
 def word(reason: int) -> str | None:

@@ -40,6 +40,7 @@ from .layout import (
     LEARNED_MAX,
     LINE_BYTES,
     PAGE_BYTES,
+    QUARANTINE_LINES,
     RULEBOOK,
 )
 from .views import address_of
@@ -67,7 +68,8 @@ class Rulebook:
         self.workers = workers
         learned = LINE_BYTES * (1 + workers)
         self._slots = -(-(learned + LEARNED_MAX * LEARNED_BYTES) // PAGE_BYTES) * PAGE_BYTES
-        size = self._slots + 2 * GENERATION_BYTES_MAX
+        quarantine = self._slots + 2 * GENERATION_BYTES_MAX
+        size = quarantine + QUARANTINE_LINES * LINE_BYTES
         self.descriptor = os.memfd_create("zonetrack.rules") if descriptor is None else descriptor
         weakref.finalize(self, os.close, self.descriptor)
         if descriptor is None:
@@ -81,6 +83,8 @@ class Rulebook:
         self.published_address = base
         self.learned_address = base + learned
         self.slots_address = base + self._slots
+        self.quarantine_address = base + quarantine
+        """Of tuples that translated connections have left (kernels/quarantine); its pages come as they are written."""
 
     def acknowledged_address(self, worker: int) -> int:
         """Return the address of the word in which a worker says what it goes by."""

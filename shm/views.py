@@ -69,6 +69,8 @@ class Table:
         self.regions = dict(regions)
         self.events: Events | None = None
         """Where participants write what happens to connections; None where nobody ever reads it."""
+        self.quarantine = 0
+        """Address of what a service keeps from new connections (shm/rulebook), 0: nothing."""
         self.base = {region: address_of(buffer) for region, buffer in regions.items()}
 
     def address(self, region: Region, array: str) -> int:
@@ -140,5 +142,6 @@ class Table:
             views["delete_list"] = int(views["delete_lists"]) + (me - 1) * DELETE_LIST_MAX * DELETE_BYTES
             if self.events is not None:
                 self.events.enter(me, views)
+        views["quarantine"] = self.quarantine
         views["secret"] = self.header[0]["secret"]
         return views

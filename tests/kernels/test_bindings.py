@@ -16,12 +16,18 @@ from zonetrack.shm.reasons import Reason
 
 TCP, UDP, ICMP, GRE = 6, 17, 1, 47
 ZONE = 3
+NOW_MS = np.uint64(1_000_000)
 parsed_at, action_at = memory.record_at(PARSED), memory.record_at(ACTION)
 
 
 @kernel
-def _choose(views, parsed, reply_key, action, salt, attempt):
-    return bindings.choose(views, parsed_at(parsed), reply_key, action_at(action), salt, attempt)
+def _foresee(views, parsed, reply_key, action):
+    bindings.foresee(views, parsed_at(parsed), reply_key, action_at(action))
+
+
+@kernel
+def _choose(views, parsed, reply_key, action, salt, attempt, now_ms):
+    return bindings.choose(views, parsed_at(parsed), reply_key, action_at(action), salt, attempt, now_ms)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +74,7 @@ def chosen(me, parsed, action, attempt=0, salt=0):
     """Return the reply's (src, sport, dst, dport) and where the search goes on; None when there is nothing left."""
     at = np.uint64(parsed.ctypes.data)
     key = np.uint64(parsed.ctypes.data + PARSED.fields["inner_key"][1])
-    after = int(_choose(me.views, at, key, np.uint64(action.ctypes.data), np.uint64(salt), np.uint64(attempt)))
+    after = int(_choose(me.views, at, key, np.uint64(action.ctypes.data), np.uint64(salt), np.uint64(attempt), NOW_MS))
     if after == int(bindings.EXHAUSTED):
         return None, after
     words = [int(word) for word in parsed["inner_key"][0]]
@@ -214,6 +220,62 @@ def test_a_full_range_is_found_full_and_its_last_port_is_found(me):
     assert reply == ("10.8.0.9", 80, "192.0.2.40", 2099)
     take(me, reply)
     assert chosen(me, packet("10.8.0.1", 5, "10.8.0.9", 80), rule_)[0] is None
+
+
+@pytest.mark.parametrize("addresses", [61, 64])
+def test_where_half_is_taken_two_looks_are_enough_whatever_the_number_of_addresses(addresses):
+    """Address and first port are independent: a power of two has no neighbourhood in which connections gather."""
+    ports, half = 16, addresses * 8
+    table = tables.small(2 * half + 200, extension_share=1000)
+    tables.totals(table)["limit"] = UNLIMITED
+    me = Participant(table)
+    rule_ = rule(Nat.SOURCE, "192.0.3.0", str(ip_address("192.0.3.0") + addresses - 1), (2000, 2000 + ports - 1))
+    looks = []
+    for i in range(half):
+        reply, after = chosen(me, packet(f"10.{i >> 8}.{i & 255}.1", 30000 + i, "10.0.0.9", 80), rule_)
+        take(me, reply)
+        looks.append(after)
+    assert sum(looks) / half < 2.5
+    assert sum(looks[-half // 4 :]) / (half // 4) < 4
+
+
+def test_where_one_port_in_a_hundred_is_free_a_commit_looks_248_times_at_most():
+    table = tables.small(1100)
+    tables.totals(table)["limit"] = UNLIMITED
+    me = Participant(table)
+    rule_ = rule(Nat.SOURCE, "192.0.4.1", ports=(10_000, 10_999))
+    for port in range(10_000, 11_000):
+        if port % 100:
+            take(me, ("10.8.1.9", 80, "192.0.4.1", port))
+    found = 0
+    for i in range(40):
+        reply, after = chosen(me, packet(f"10.8.2.{i + 1}", 5, "10.8.1.9", 80), rule_)
+        if reply is None:
+            assert after == int(bindings.EXHAUSTED)
+        else:
+            assert reply[3] % 100 == 0 and after <= bindings.PROBES_MAX
+            found += 1
+    assert found > 30  # 1 - 0.99 ** 248 of them, about
+
+
+def test_when_the_first_address_is_full_the_second_is_searched(me):
+    rule_ = rule(Nat.SOURCE, "192.0.5.1", "192.0.5.2", (2000, 2099))
+    opened = packet("10.8.3.1", 5, "10.8.3.9", 80)
+    first = chosen(me, opened, rule_)[0][2]
+    for port in range(2000, 2100):
+        take(me, ("10.8.3.9", 80, first, port))
+    reply, _ = chosen(me, opened, rule_)
+    assert {first, reply[2]} == {"192.0.5.1", "192.0.5.2"}
+
+
+def test_what_is_foreseen_is_what_is_chosen_first(me):
+    rule_ = rule(Nat.SOURCE, "192.0.6.0", "192.0.6.63", (1024, 65535))
+    opened = packet("10.8.4.1", 5, "10.8.4.9", 80)
+    key = np.uint64(opened.ctypes.data + PARSED.fields["inner_key"][1])
+    _foresee(me.views, np.uint64(opened.ctypes.data), key, np.uint64(rule_.ctypes.data))
+    foreseen = opened["inner_key"].copy()
+    chosen(me, opened, rule_)
+    assert (opened["inner_key"] == foreseen).all() and foreseen.any()
 
 
 def test_addresses_and_ports_are_spread(me):
