@@ -142,6 +142,34 @@ def _cut(generation, subset, fields, rows):
     return NO_RULE
 
 
+@inlined
+def part_of(generation, table, fields):
+    """Return which part of a table a packet of this ct_state can meet, 0: none."""
+    by_state = memory.le32(generation + u64(generation_at(generation).tables) + (table << TWO))
+    if by_state == ZERO:
+        return ZERO
+    return memory.le16(generation + by_state + (memory.byte(fields + _CT_STATE) << ONE))
+
+
+@inlined
+def subset_address(generation, place):
+    """Return the address of the SUBSET that ``part_of`` named."""
+    return generation + u64(generation_at(generation).subsets) + (place - ONE) * _SUBSET
+
+
+@kernel
+def within(generation, place, fields, rows):
+    """Find the rule that a packet meets in a part of a table, which ``part_of`` named; else as ``classify``."""
+    subset = subset_at(subset_address(generation, place))
+    numbers = generation + u64(subset.rules)
+    if u64(subset.dimension_count) == ZERO:
+        return _go_through(generation, numbers, u64(subset.count), fields)
+    number = _go_through(generation, numbers, u64(HEAD), fields)
+    if number != NO_RULE:
+        return number
+    return _cut(generation, subset, fields, rows)
+
+
 @kernel
 def classify(generation, table, fields, rows):
     """Find the rule that a packet meets in a table.
@@ -162,18 +190,5 @@ def classify(generation, table, fields, rows):
         Lakshman and Stiliadis, 1998; Baboescu and Varghese, "Scalable packet classification", 2001.
     """
     memory.apart()
-    head = generation_at(generation)
-    by_state = memory.le32(generation + u64(head.tables) + (table << TWO))
-    if by_state == ZERO:
-        return NO_RULE
-    place = memory.le16(generation + by_state + (memory.byte(fields + _CT_STATE) << ONE))
-    if place == ZERO:
-        return NO_RULE
-    subset = subset_at(generation + u64(head.subsets) + (place - ONE) * _SUBSET)
-    numbers = generation + u64(subset.rules)
-    if u64(subset.dimension_count) == ZERO:
-        return _go_through(generation, numbers, u64(subset.count), fields)
-    number = _go_through(generation, numbers, u64(HEAD), fields)
-    if number != NO_RULE:
-        return number
-    return _cut(generation, subset, fields, rows)
+    place = part_of(generation, table, fields)
+    return within(generation, place, fields, rows) if place != ZERO else NO_RULE

@@ -8,8 +8,10 @@ gathers those; the caller has them tracked, and calls again, until nothing is ga
        '--> DONE <------------------------'
 
 In a group, packets go through in step.  So that this is as if they went one after the other, a group has no two packets of
-one connection, either way: the second one begins the next group.  Errors of ICMP and fragments, which are about others, go
-alone.  A fragment that waits in a ct for the rest of its datagram is set aside, and ``resume`` takes it on from there.
+one connection, either way: the second one begins the next group.  Packets of one connection have the same two ends, unless
+one is as it was sent and the other as rules have translated it; then they differ in which rules may have chosen their
+addresses, which is their *form*, and a group has packets of one form.  Errors of ICMP and fragments, which are about others,
+go alone.  A fragment that waits in a ct for the rest of its datagram is set aside, and ``resume`` takes it on from there.
 
 Concurrency: the queues, the burst and all scratch memory are one worker's; nobody writes a generation while workers go by
 it.
@@ -26,6 +28,9 @@ from ..shm.layout import (
     FRAME_BYTES,
     HIT,
     HIT_BYTES,
+    INTERVAL,
+    INTERVAL_BYTES,
+    KEEPS_ADDRESS,
     NO_RECORD,
     NO_TABLE,
     OP,
@@ -50,13 +55,26 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import actions, classify, counters, endpoints, entries, flow_fields, intents, locks, memory, outputs, ports
+from . import (
+    actions,
+    classify,
+    counters,
+    endpoints,
+    entries,
+    flow_fields,
+    intents,
+    locks,
+    memory,
+    outputs,
+    ports,
+    rule_cache,
+)
 from .classify import generation_at
 from .flow_fields import fields_at
 from .jit import inlined, kernel
 from .stages import frame_at
 from .verdicts import verdict_at
-from .words import EIGHT, LOW_16, ONE, SIXTEEN, THREE, ZERO, u64
+from .words import EIGHT, LOW_16, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 
 TABLES_MAX = u64(64)
 """Tables that a packet goes through at most."""
@@ -70,6 +88,7 @@ pipe_at = memory.record_at(PIPE)
 action_at = memory.record_at(ACTION)
 passage_at = memory.record_at(PASSAGE)
 op_at = memory.record_at(OP)
+interval_at = memory.record_at(INTERVAL)
 hit_at = memory.record_at(HIT)
 queue_at = memory.record_at(QUEUE)
 descriptor_at = memory.record_at(DESCRIPTOR)
@@ -82,6 +101,8 @@ _SIZES = offset(FRAME, "captured_bytes")
 _DESCRIPTOR, _WAITING = u64(DESCRIPTOR_BYTES), u64(WAITING_BYTES)
 _NO_TABLE, _NO_RECORD = u64(NO_TABLE), u64(NO_RECORD)
 _STAMPS_MASK = u64(STAMPS_MAX - 1)
+_INTERVAL = u64(INTERVAL_BYTES)
+_KEEPS_ADDRESS = u64(KEEPS_ADDRESS)
 _MIX = u64(0x9E3779B97F4A7C15)
 _VLAN_BITS = u64(0xFFF)
 _CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
@@ -99,8 +120,8 @@ _TWENTY_FOUR = u64(24)
 
 # ------------------------------------------------------------------------------------------------ groups
 @inlined
-def _hash(fields):
-    """Return a number that packets of one connection share, either way; 0 for those that go alone."""
+def _hash(fields, without_ports):
+    """Return a number that packets of one connection and form share, either way; 0 for those that go alone."""
     protocol = u64(fields.protocol)
     ports = ZERO
     if u64(fields.frag) != ZERO:
@@ -112,11 +133,36 @@ def _hash(fields):
     elif protocol == endpoints.ICMPV6:
         if u64(fields.sport) < _QUERIES_6:
             return ZERO
-    else:
+    elif not without_ports:
         ports = u64(fields.sport) ^ u64(fields.dport)
     high = u64(fields.src[0]) ^ u64(fields.dst[0])
     low = (u64(fields.src[1]) ^ u64(fields.dst[1])) + (ports << SIXTEEN) + protocol
     return memory.mix(high ^ low ^ _MIX, _MIX ^ low) | ONE
+
+
+@inlined
+def _owner(generation, address):
+    """Return the number of the rules that may choose an address, given by its two words."""
+    head = generation_at(generation)
+    intervals = generation + u64(head.intervals)
+    low, left = ZERO, u64(head.interval_count)
+    for _ in range(classify.STEPS_MAX):
+        if left <= ONE:
+            break
+        half = left >> ONE
+        first = interval_at(intervals + (low + half) * _INTERVAL).first
+        if first[0] < address[0] or (first[0] == address[0] and first[1] <= address[1]):
+            low += half
+        left -= half
+    return u64(interval_at(intervals + low * _INTERVAL).owner)
+
+
+@kernel
+def _form(generation, fields):
+    """Return which rules may have chosen a packet's addresses, the same either way."""
+    memory.seldom()
+    src, dst = _owner(generation, fields.src), _owner(generation, fields.dst)
+    return (min(src, dst) << THIRTY_TWO) | max(src, dst)
 
 
 @inlined
@@ -133,8 +179,12 @@ def _next_group(pipe, count):
     pipe.group_first = first
     pipe.group = pipe.group + ONE
     end = first
+    form = u64(_passage(pipe, first).form)
     for _ in range(count - first):
-        hash_ = u64(_passage(pipe, end).hash)
+        passage = _passage(pipe, end)
+        hash_ = u64(passage.hash)
+        if u64(passage.form) != form:
+            break
         if hash_ == ZERO:
             if end == first:
                 end += ONE
@@ -160,11 +210,14 @@ def begin(pipe, loop, queue, count):
     """
     memory.apart()
     in_port = u64(queue.port) + ONE
+    translates = u64(generation_at(pipe.generation).translates)
     for i in range(count):
         at = pipe.fields + u64(i) * _FIELDS
         flow_fields.read(frame_at(loop.frames + u64(i) * _FRAME), in_port, at)
         passage = _passage(pipe, u64(i))
-        passage.hash = _hash(fields_at(at))
+        fields = fields_at(at)
+        passage.hash = _hash(fields, translates & _KEEPS_ADDRESS != ZERO)
+        passage.form = _form(pipe.generation, fields) if translates != ZERO else ZERO
         passage.stage = _CLASSIFY
         passage.table = ZERO
         passage.steps = ZERO
@@ -296,7 +349,7 @@ def _look_up(pipe, passage, fields, bytes_):
         passage.reason = u64(Reason.RULE_TABLES)
         return False
     passage.steps = u64(passage.steps) + ONE
-    number = classify.classify(pipe.generation, u64(passage.table), fields, pipe.rows)
+    number = rule_cache.find(pipe.cache, pipe.word, pipe.generation, u64(passage.table), fields, pipe.rows)
     if number == classify.NO_RULE:
         passage.reason = u64(Reason.RULE_MISSED)
         return False

@@ -26,6 +26,8 @@ from ..shm.layout import (
     GENERATION_BYTES,
     GENERATION_BYTES_MAX,
     HIT_BYTES,
+    INTERVAL,
+    KEEPS_ADDRESS,
     LINE_BYTES,
     NO_TABLE,
     OP,
@@ -33,6 +35,7 @@ from ..shm.layout import (
     RULE_TABLES_MAX,
     RULES_MAX,
     SUBSET,
+    TRANSLATES,
     ActionFlag,
     Nat,
     OpKind,
@@ -225,11 +228,42 @@ class Block:
         return self.size - len(data) + pad
 
 
+def _asked_for(rules: Sequence[Rule]) -> np.ndarray:
+    """Return FIELDS[1] with a bit for each that some of these rules ask for."""
+    mask: dict[str, int] = {}
+    for rule in rules:
+        for field, wanted in rule.match.items():
+            mask[field] = mask.get(field, 0) | (0xFFFF if isinstance(wanted, Span) else wanted.mask)
+    return fields(**mask)
+
+
+# ------------------------------------------------------------------------------------------------ translations
+def _intervals(rules: Sequence[Rule]) -> tuple[int, np.ndarray]:
+    """Return TRANSLATES and KEEPS_ADDRESS of rules, and INTERVAL[n]: by which of them addresses may have been chosen."""
+    asked = [
+        action.nat for rule in rules for action in rule.actions if isinstance(action, Ct) and action.nat is not None
+    ]
+    if not asked:
+        return 0, np.zeros(0, INTERVAL)
+    choosing = [nat for nat in asked if nat.way in NAT_WAYS]
+    spans = sorted({(nat.low, nat.high) for nat in choosing if nat.low or nat.high})
+    bounds = sorted({0, *(low for low, _ in spans), *(high + 1 for _, high in spans)})
+    made = np.zeros(len(bounds), INTERVAL)
+    owners: dict[tuple[int, ...], int] = {(): 0}
+    for row, first in zip(made, bounds, strict=True):
+        holding = tuple(number for number, (low, high) in enumerate(spans) if low <= first <= high)
+        row["first"] = first >> 64, first & (1 << 64) - 1
+        row["owner"] = owners.setdefault(holding, len(owners))
+    keeps = any(not (nat.low or nat.high) for nat in choosing)
+    return TRANSLATES | (KEEPS_ADDRESS if keeps else 0), made
+
+
 def _subset(rules: Sequence[Rule], numbers: Sequence[int], block: Block) -> np.ndarray:
     made = np.zeros(1, SUBSET)
     made["rules"], made["count"] = block.put(np.array(numbers, "u4")), len(numbers)
     if len(numbers) <= LINEAR_MAX:
         return made
+    made["mask"] = block.put(_asked_for([rules[number] for number in numbers]))
     words = -(-len(numbers) // 64)
     mine = [rules[number] for number in numbers]
     dimensions = []
@@ -311,6 +345,8 @@ def compile_rules(rules: Iterable[Rule], workers: int = 1, text: str = "") -> np
     generation["rule_count"], generation["op_count"] = len(numbered), len(ops)
     generation["subset_count"], generation["action_count"] = len(subsets), len(actions)
     generation["workers"] = workers
+    generation["translates"], intervals = _intervals(numbered)
+    generation["intervals"], generation["interval_count"] = block.put(intervals), len(intervals)
     generation["asks_label"] = any("label" in rule.match for rule in numbered)
     generation["bytes"] = block.size
     if block.size > GENERATION_BYTES_MAX:

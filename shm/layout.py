@@ -1404,11 +1404,12 @@ SUBSET = np.dtype(
         ("dimension_count", "u4"),  # 0: so few rules that they are gone through
         ("words", "u4"),  # of 64 rules each, of a row behind its summary
         ("reserved", "u4"),
+        ("mask", "u8"),  # offset of FIELDS: a bit for each that some rule asks for; 0: so few rules
     ],
     align=True,
 )
 """Rules of one table that packets of some ct_states can match."""
-SUBSET_BYTES = 32
+SUBSET_BYTES = 40
 
 DIMENSION = np.dtype(
     [
@@ -1443,13 +1444,40 @@ GENERATION = np.dtype(
         ("text_bytes", "u4"),
         ("workers", "u4"),
         ("asks_label", "u4"),  # 1: some rule asks for ct_label
+        ("translates", "u4"),  # TRANSLATES | KEEPS_ADDRESS
+        ("interval_count", "u4"),
         ("reserved", "u4"),
-        ("reserved1", "u8", (3,)),
+        ("intervals", "u8"),  # offset of INTERVAL[interval_count], ascending from 0
+        ("reserved1", "u8"),
     ],
     align=True,
 )
 """The beginning of a set of rules as workers read it; offsets count from here."""
 GENERATION_BYTES = 128
+
+TRANSLATES, KEEPS_ADDRESS = 1, 2
+"""Of a generation: some rule translates; some rule changes a port and not the address."""
+
+INTERVAL = np.dtype(
+    [
+        ("first", "u8", (2,)),  # address, as in a key
+        ("owner", "u8"),  # a number of its own for each set of rules that may choose these addresses, 0: none may
+    ],
+    align=True,
+)
+"""Addresses up to the next interval's, by which rules choose them."""
+INTERVAL_BYTES = 24
+
+CACHED = np.dtype(
+    [
+        ("fields", "u8", (FIELDS_WORDS,)),  # of a packet, under the mask of its SUBSET
+        ("what", "u8"),  # low bits of PIPE.word 32 | SUBSET + 1 16 | rule + 1 16, which is 0 where none matched
+    ],
+    align=True,
+)
+"""Which rule packets like one met.  Private to a process."""
+CACHED_BYTES = 80
+CACHED_MAX = 1 << 14
 
 HIT = np.dtype([("packets", "u8"), ("bytes", "u8")], align=True)
 """What has met a rule, by one worker, who alone writes it."""
@@ -1491,11 +1519,12 @@ PASSAGE = np.dtype(
         ("outputs", "u4"),  # ports it went out of
         ("reason", "u4"),  # Reason why it goes no further
         ("translates", "u4"),  # 1: its last ct had it translated, as far as its connection is
+        ("form", "u8"),  # which rules may have chosen its addresses; packets of one group have one
     ],
     align=True,
 )
 """How far a packet has come in the pipeline.  Private to a process."""
-PASSAGE_BYTES = 40
+PASSAGE_BYTES = 48
 
 
 class Stage(IntEnum):
@@ -1524,6 +1553,7 @@ PIPE = np.dtype(
         ("places", "u8"),  # address of u64[POLL_BURST_PACKETS], their places in the burst
         ("stamps", "u8"),  # address of u64[STAMPS_MAX], by hash: the group that had such a packet last
         ("rows", "u8"),  # address of u64[DIMENSIONS_MAX]
+        ("cache", "u8"),  # address of CACHED[CACHED_MAX]
         ("outlets", "u8"),  # address of OUTLET[port_count + 1], by number of the port
         ("outlet_queues", "u8"),  # address of u64[..], the addresses of the QUEUEs of this worker, by port
         ("touched", "u8"),  # address of u64[..], QUEUEs with frames that were not handed over yet
@@ -1870,12 +1900,28 @@ assert END.itemsize == BLOCKS.itemsize == PLACES.itemsize == END_BYTES and QUEUE
 assert POLLED.itemsize == POLLED_BYTES and all(_no_implicit_padding(one) for one in (QUEUE, BLOCKS, PLACES, POLL))
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
 assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES
+assert INTERVAL.itemsize == INTERVAL_BYTES and CACHED.itemsize == CACHED_BYTES
 assert GENERATION.itemsize == GENERATION_BYTES and HIT.itemsize == HIT_BYTES and RULES_MAX <= 64 * 64
 assert RULEBOOK.itemsize == LINE_BYTES and LEARNED.itemsize == LEARNED_BYTES and PASSAGE.itemsize == PASSAGE_BYTES
 assert OUTLET.itemsize == OUTLET_BYTES
 assert all(
     _no_implicit_padding(one)
-    for one in (FIELDS, RULE, OP, SUBSET, DIMENSION, GENERATION, HIT, RULEBOOK, LEARNED, PASSAGE, PIPE, OUTLET)
+    for one in (
+        FIELDS,
+        RULE,
+        OP,
+        SUBSET,
+        DIMENSION,
+        INTERVAL,
+        CACHED,
+        GENERATION,
+        HIT,
+        RULEBOOK,
+        LEARNED,
+        PASSAGE,
+        PIPE,
+        OUTLET,
+    )
 )
 assert FRAME_SLOT_BYTES // LINE_BYTES % 2 == 1 and FRAME_SLOT_BYTES % LINE_BYTES == 0
 assert ROSTER_MAX < USED and HEADER.itemsize <= HEADER_BYTES

@@ -25,6 +25,8 @@ from typing import Protocol
 import numpy as np
 
 from .layout import (
+    CACHED,
+    CACHED_MAX,
     DESCRIPTOR,
     DIMENSIONS_MAX,
     FIELDS,
@@ -277,6 +279,7 @@ class Loop:
             "places": np.zeros(n, "u8"),
             "stamps": np.zeros(STAMPS_MAX, "u8"),
             "rows": np.zeros(DIMENSIONS_MAX, "u8"),
+            "cache": np.zeros(CACHED_MAX, CACHED),
             "outlets": outlets,
             "outlet_queues": np.uint64(self.queues.records.ctypes.data) + np.uint64(QUEUE_BYTES) * order,
             "touched": np.zeros(len(self.numbers) + 1, "u8"),

@@ -68,8 +68,8 @@ class Rulebook:
         self.workers = workers
         learned = LINE_BYTES * (1 + workers)
         self._slots = -(-(learned + LEARNED_MAX * LEARNED_BYTES) // PAGE_BYTES) * PAGE_BYTES
-        quarantine = self._slots + 2 * GENERATION_BYTES_MAX
-        size = quarantine + QUARANTINE_LINES * LINE_BYTES
+        self._quarantine = self._slots + 2 * GENERATION_BYTES_MAX
+        size = self._quarantine + QUARANTINE_LINES * LINE_BYTES
         self.descriptor = os.memfd_create("zonetrack.rules") if descriptor is None else descriptor
         weakref.finalize(self, os.close, self.descriptor)
         if descriptor is None:
@@ -83,8 +83,8 @@ class Rulebook:
         self.published_address = base
         self.learned_address = base + learned
         self.slots_address = base + self._slots
-        self.quarantine_address = base + quarantine
-        """Of tuples that translated connections have left (kernels/quarantine); its pages come as they are written."""
+        self.quarantine_address = base + self._quarantine
+        """Tuples that connections have left (kernels/quarantine); it gets its pages with the first rules that translate."""
 
     def acknowledged_address(self, worker: int) -> int:
         """Return the address of the word in which a worker says what it goes by."""
@@ -138,6 +138,8 @@ class Rulebook:
             self._wait(lambda word: word != 0 and word & 1 == slot, wait_s)
             first = self._slots + slot * GENERATION_BYTES_MAX
             os.posix_fallocate(self.descriptor, first, len(generation))
+            if generation[: GENERATION.itemsize].view(GENERATION)["translates"][0]:
+                os.posix_fallocate(self.descriptor, self._quarantine, QUARANTINE_LINES * LINE_BYTES)
             number = int(self._head["number"]) + 1
             self._bytes[first : first + len(generation)] = generation
             self._bytes[first : first + GENERATION.itemsize].view(GENERATION)["number"] = number
