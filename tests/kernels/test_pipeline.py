@@ -10,7 +10,7 @@ from ruled import Switch, Tracker
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from zonetrack.service import rules_compile
-from zonetrack.service.rules import Ct, CtClear, Goto, InPort, Masked, Output, Rule
+from zonetrack.service.rules import Ct, CtClear, Goto, InPort, Masked, Nat, Output, Rule
 from zonetrack.shm.layout import NO_TABLE, CtState, FrameFlag, ZoneFrom
 from zonetrack.shm.reasons import Reason
 
@@ -255,37 +255,56 @@ def _match(random):
     return found
 
 
-def _ct(random, next_table):
+SOURCES, OTHERS, SERVICES = ("192.0.2.1", "192.0.2.4"), ("192.0.2.3", "192.0.2.9"), ("203.0.113.1", "203.0.113.2")
+
+
+def _nat(random):
+    """Return a translation, or none; ports are many, for whose turn comes first is not said."""
+    way, ends = (
+        ("", None), ("", None), ("src", SOURCES), ("src", OTHERS), ("dst", SERVICES), ("src", None), (None, None),
+    )[int(random.integers(0, 7))]  # fmt: skip
+    if not way:
+        return None if way is None else Nat()
+    low, high = map(_number, ends) if ends else (0, 0)
+    return Nat(way, low, high, 4, 1024, 65535)
+
+
+def _ct(random, next_table, translating=False):
     number = int(random.choice([0, 2, 3]))
     zone_from = ZoneFrom(random.choice([ZoneFrom.NUMBER, ZoneFrom.NUMBER, *ZoneFrom]))
     commit = bool(random.random() < 0.5)
     mark = Masked(int(random.choice([1, 2])), 3) if commit and random.random() < 0.4 else None
-    return Ct(0 if zone_from else number, zone_from, commit=commit, next_table=next_table, mark=mark)
+    nat = _nat(random) if translating else None
+    return Ct(0 if zone_from else number, zone_from, commit=commit, next_table=next_table, mark=mark, nat=nat)
 
 
-def _actions(random, table, tables):
+def _actions(random, table, tables, translating):
     actions = []
     for _ in range(int(random.integers(0, 3))):
         port = int(random.integers(1, 4))
         actions.append(
-            [Output(port), InPort(), CtClear(), _ct(random, NO_TABLE), Output(port)][int(random.integers(0, 5))]
+            [Output(port), InPort(), CtClear(), _ct(random, NO_TABLE, translating), Output(port)][
+                int(random.integers(0, 5))
+            ]
         )
     later = [one for one in tables if one > table]
     if later and (table == 0 or random.random() < 0.5):
         next_table = int(random.choice(later))
-        actions.append(Goto(next_table) if random.random() < 0.4 else _ct(random, next_table))
+        actions.append(Goto(next_table) if random.random() < 0.4 else _ct(random, next_table, translating))
     return tuple(actions)
 
 
-def pipeline(random, rules):
+def pipeline(random, rules, translating=False):
     """Return a random pipeline."""
     tables = [0, 1, 2, 5]
+    ip = {"eth_type": Masked(0x800, 0xFFFF)} if translating else {}
     made = {}
     for table in tables:
-        made[table] = Rule(table, 0, actions=_actions(random, table, tables))
+        made[table] = Rule(table, 0, 0, ip, _actions(random, table, tables, translating))
     for _ in range(rules):
         table = int(random.choice(tables))
-        one = Rule(table, int(random.integers(1, 5)), 0, _match(random), _actions(random, table, tables))
+        actions = _actions(random, table, tables, translating)
+        one = Rule(table, int(random.integers(1, 5)), 0, ip | _match(random), actions)
         made.setdefault(one.identity, one)
     return list(made.values())
 
@@ -306,16 +325,83 @@ def test_random_packets_through_random_pipelines(seed):
             for field in ("ct_state", "reason", "zone", "direction", "flags", "state", "mark"):
                 assert verdicts[field].tolist() == [int(verdict[field]) for verdict, _, _ in expected], field
             for number, port in enumerate("abc", 1):
-                out = [
-                    data
-                    for (data, _), (_, ports, _) in zip(burst, expected, strict=True)
-                    for one in ports
-                    if one == number
-                ]
+                out = [data for _, outputs, _ in expected for one, data in outputs if one == number]
                 assert sorted(came[port]) == sorted(out)
         numbered = rules_compile.ordered(rules)
         assert switch.rules.hits()["packets"].tolist() == [reference.hits[id(rule)] for rule in numbered]
         assert sum(reference.hits.values()) > 96
+
+
+def turned(data):
+    """Return an answer to a frame."""
+    packet = Ether(data)
+    ip = packet[IP]
+    ip.src, ip.dst = ip.dst, ip.src
+    del ip.chksum
+    if ICMP in ip:
+        ip[ICMP].type = 8 - ip[ICMP].type
+        del ip[ICMP].chksum
+    else:
+        l4 = ip[TCP] if TCP in ip else ip[UDP]
+        l4.sport, l4.dport = l4.dport, l4.sport
+        if TCP in ip:
+            l4.flags, l4.ack = "SA" if l4.flags == "S" else "A", l4.seq + 1
+        del l4.chksum
+    return bytes(packet)
+
+
+def as_they_are_and_translated(random, seen, count):
+    """Return a burst: new packets, and among them those of connections that were seen, in any of their forms, both ways."""
+    burst = [data for data, _ in packets(random, count)]
+    for at in random.choice(count, count * 2 // 3, replace=False) if seen else ():
+        one = seen[int(random.integers(0, len(seen)))]
+        burst[at] = turned(one) if random.random() < 0.5 else one
+    return burst
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_packets_through_random_pipelines_that_translate(seed):
+    """Also where a burst holds packets of one connection as they were sent and as they came out."""
+    random = np.random.default_rng(1000 + seed)
+    rules = pipeline(random, int(random.choice([4, 12, 30])), translating=True)
+    zones = (11, 12, 13)
+    more = {"connections": 500, "extension_share": 1000}
+    with Switch(3, slots=1024, zones=zones, **more) as switch:
+        switch.rules.publish(rules_compile.compile_rules(rules))
+        reference = reference_pipeline.Pipeline(rules, Tracker(**more), zones)
+        seen = []
+        for turn in range(4):
+            burst = as_they_are_and_translated(random, seen, 32)
+            verdicts, came = switch.through("abc"[turn % 3], burst, NOW_MS + turn)
+            arrived = [(data, reference_pipeline.fields_of(data) | {"in_port": 1 + turn % 3}) for data in burst]
+            expected = [reference.go(*one, NOW_MS + turn) for one in arrived]
+            for field in ("ct_state", "reason", "zone", "direction", "flags", "state", "mark"):
+                assert verdicts[field].tolist() == [int(verdict[field]) for verdict, _, _ in expected], field
+            for number, port in enumerate("abc", 1):
+                out = [data for _, outputs, _ in expected for one, data in outputs if one == number]
+                assert sorted(came[port]) == sorted(out)
+                seen += out
+            seen += burst
+        numbered = rules_compile.ordered(rules)
+        assert switch.rules.hits()["packets"].tolist() == [reference.hits[id(rule)] for rule in numbered]
+
+
+TWO_STEPS = """
+priority=9,ip,nw_dst=192.0.2.1 actions=ct(table=1,zone=1,nat)
+priority=5,ip actions=ct(table=2,zone=9)
+table=2,ip actions=ct(commit,table=1,zone=1,nat(src=192.0.2.1:2000-2000))
+table=1,ct_state=+new actions=IN_PORT
+table=1,ct_state=+rpl actions=IN_PORT
+"""
+
+
+def test_an_answer_to_the_translated_tuple_comes_after_what_it_answers():
+    """In one burst of one queue: the opener takes two steps to its zone, the answer one, and yet comes second."""
+    answer = udp(b"\x0a\0\0\x09", b"\xc0\0\2\1", 53, 2000, b"y")
+    with Switch(1, TWO_STEPS, extension_share=1000) as switch:
+        verdicts, came = switch.through("a", [datagram(), answer])
+        assert [int(state) for state in verdicts["ct_state"]] == [NEW | CtState.SNAT, RPL | CtState.DNAT]
+        assert came["a"][1] == udp(b"\x0a\0\0\x09", b"\x0a\0\0\1", 53, 1000, b"y")
 
 
 # ------------------------------------------------------------------------------------------------ fragments

@@ -95,15 +95,16 @@ class Switch:
 class Tracker:
     """A table of its own, asked one packet at a time: what a ct() is to the reference."""
 
-    def __init__(self, connections=500):
-        self.table = tables.small(connections)
+    def __init__(self, connections=500, **more):
+        self.table = tables.small(connections, **more)
         self.me = tables.Participant(self.table)
 
     def track(self, packet, zone, commit, now_ms, action=0):
-        """Return the verdict, VERDICT[1]."""
+        """Return the verdict, VERDICT[1], and the packet as it goes on."""
         frames, kept = frames_of([packet])
+        kept = kept.copy()
+        frames["address"] = kept.ctypes.data
         frames["zone"], frames["flags"], frames["action"] = zone, FrameFlag.COMMIT if commit else 0, action
         verdicts = np.zeros(1, VERDICT)
         burst.track_burst(self.me.views, u64(frames.ctypes.data), u64(1), u64(now_ms), u64(verdicts.ctypes.data))
-        del kept
-        return verdicts[0]
+        return verdicts[0], kept.tobytes()
