@@ -44,6 +44,7 @@ COMMANDS = {
     "trace": Command(
         "zonetrack.clients.trace_command:command", "Send a described packet through the rules, in thought."
     ),
+    "nat": Command("zonetrack.clients.nat_command:command", "Show how many ports translations have left."),
     "stats": Command("zonetrack.clients.stats_commands:stats_command", "Show totals, workers, queues, zones."),
     "coverage": Command("zonetrack.clients.stats_commands:coverage_command", "Show every counter by name."),
     "zones": Command("zonetrack.clients.zones_command:command", "Show and set zones: how their packets are judged."),

@@ -261,6 +261,10 @@ class Methods:
         """Return the latest packets that got a reason, the latest first, each explained."""
         return self.call("explain.recent", given(limit=limit, zone=zone))
 
+    def nat(self) -> Any:
+        """Return how many ports are left of those that connections may get: a list, by zone, address and protocol."""
+        return self.call("nat", {})
+
     def expectations(self, zone: int | None = None) -> Any:
         """Return a list of the expectations, of a zone or of all: connections that helpers have foretold."""
         return self.call("expectations", given(zone=zone))

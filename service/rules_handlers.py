@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..clients.errors import BadParameterError
-from . import parameters, rules_file
+from . import bindings, parameters, rules_file
 from .door import Rights
 from .handlers import Client, Desk, method
 from .parameters import Parameter
@@ -68,3 +68,9 @@ async def rules_trace(desk: Desk, client: Client, packet: str, ct_next: list[str
 async def rules_clear(desk: Desk, client: Client) -> dict[str, Any]:
     """Let no rules hold."""
     return await asyncio.to_thread(desk.rules.clear)
+
+
+@method("nat", Rights.READ)
+async def nat(desk: Desk, client: Client) -> list[dict[str, Any]]:
+    """Return how many ports are left, by zone, address and protocol."""
+    return await asyncio.to_thread(lambda: bindings.left(desk.context.table, desk.rules.rules()))

@@ -50,6 +50,7 @@ QUESTIONS = {
     "ports": (lambda ct: ct.ports(), "ports", {}),
     "audit": (lambda ct: ct.audit(), "audit", {}),
     "reload": (lambda ct: ct.reload(), "config.reload", {}),
+    "nat": (lambda ct: ct.nat(), "nat", {}),
     "expectations": (lambda ct: ct.expectations(), "expectations", {}),
     "expectations of a zone": (lambda ct: ct.expectations(zone=0), "expectations", {"zone": 0}),
     "restart": (lambda ct: ct.restart(), "restart", {}),

@@ -62,7 +62,7 @@ def test_who_answers(ask, service):
         "audit",
         "stop",
     }
-    asked |= {"limits.get", "limits.set", "limits.unset", "config.reload", "explain.recent", "expectations"}
+    asked |= {"limits.get", "limits.set", "limits.unset", "config.reload", "explain.recent", "expectations", "nat"}
     asked |= {
         "timeouts.get",
         "timeouts.set",

@@ -28,7 +28,7 @@ NAMES = {
     *("limits.get", "limits.set", "limits.unset", "fragments.get", "fragments.set"),
     *("config.reload", "restart", "stop", "explain.recent"),
     *("metrics", "summary", "events.subscribe", "events.unsubscribe"),
-    *("rules.get", "rules.check", "rules.load", "rules.clear", "rules.trace"),
+    *("nat", "rules.get", "rules.check", "rules.load", "rules.clear", "rules.trace"),
 }
 
 
