@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("events --count 10 --json", "The next ten events, for programs."),
     ),
     "expectations": (("expectations --zone 0", "Connections that helpers of zone 0 have foretold."),),
+    "nat": (("nat", "How many ports translations have left, by address."),),
     "limits": (("limits show", "Limits beside counts."),),
     "limits show": (("limits show --zone 0", "The limit of a zone."),),
     "limits set": (

@@ -64,7 +64,7 @@ def _foresee(views, frames, i):
     if u64(frame.action) == ZERO or u64(parsed.candidate) != index.ABSENT or u64(frame.flags) & _COMMIT == ZERO:
         return
     if u64(parsed.reason) == _NONE and u64(parsed.kind) != stages.ERROR and nat.wanted(frame) & nat.BINDS != ZERO:
-        bindings.foresee(views, parsed, key_of(views, i, stages.ERROR), nat.action_of(frame))
+        bindings.foresee(views, parsed, key_of(views, i, stages.ERROR), nat.action_at(u64(frame.action)))
 
 
 @kernel
