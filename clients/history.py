@@ -23,6 +23,8 @@ from .errors import Exit
 
 UNITS = {
     "ns_per_packet": "ns",
+    "ns_per_new_packet": "ns",
+    "ns_per_packet_one_rule": "ns",
     "ns_per_connection": "ns",
     "ns_per_reply": "ns",
     "ns_per_miss_stage": "ns",

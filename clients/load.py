@@ -58,6 +58,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "help": "Percent of all ports taken before; then commits are timed singly.",
     },
     "expectations": {"type": click.IntRange(0, 2048), "help": "Foretold connections, in zones that no packet meets."},
+    "rules": {"type": click.IntRange(1, 4000), "help": "Rules of the table that packets meet first."},
     "pairs": {"type": click.IntRange(min=1), "help": "Flushes, each beside as long a time without one."},
     "plot": {
         "metavar": "FILE",
@@ -74,7 +75,8 @@ class Row(NamedTuple):
     defaults: dict[str, Any]
     help: str
     kind: str = "tracked"
-    """Who carries it out: `floor`, `tracked` (clients/trial), `translated` (nat_trial) or `zoned` (zones_trial)."""
+    """Who carries it out: `floor`, `tracked` (clients/trial), `translated` (nat_trial), `ruled` (rules_trial) or
+    `zoned` (zones_trial)."""
 
 
 MILLION = 1_000_000
@@ -107,6 +109,12 @@ ROWS = (
         "zoned",
     ),
     Row(
+        "rules",
+        {"rules": 1000, "connections": 4000, "iterations": 100},
+        "Packets through rules with many masks: of known connections, and each of a new tuple.",
+        "ruled",
+    ),
+    Row(
         "nat",
         {"threads": 1, "connections": MILLION, "addresses": 61, "ports": "1024-65535", "fill": 0},
         "Connections to one server that get another source, then their answers.",
@@ -126,7 +134,13 @@ TRACKED = {"limit": None, "timeout_ms": None, "burst": None, "seed": 1, "via": "
 )
 """Parameters of every scenario that tracks packets, and their defaults."""
 _MADE = {"burst": None, "seed": 1}
-COMMON: dict[str, dict[str, Any]] = {"floor": {}, "tracked": TRACKED, "translated": _MADE, "zoned": _MADE}
+COMMON: dict[str, dict[str, Any]] = {
+    "floor": {},
+    "tracked": TRACKED,
+    "translated": _MADE,
+    "zoned": _MADE,
+    "ruled": {"seed": 1},
+}
 """Parameters of all scenarios of a kind."""
 KINDS = {row.name: row.kind for row in ROWS}
 BURST, BURST_VIA_SERVICE = 32, 256
@@ -143,7 +157,7 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
         from . import plot
 
         plot.ready(picture)
-    if kind != "floor":
+    if "burst" in parameters:
         parameters["burst"] = parameters["burst"] or (BURST_VIA_SERVICE if via == "service" else BURST)
     warm(kind)
     from ..shm.errors import RosterError, SegmentError
@@ -154,6 +168,8 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
             trials = floors(repeat, **parameters)
         elif kind == "translated":
             trials = nat_trials(name, repeat, as_json, parameters)
+        elif kind == "ruled":
+            trials = rules_trials(repeat, as_json, parameters)
         elif kind == "zoned":
             trials = zones_trials(name, repeat, as_json, parameters)
         elif via == "service":
@@ -183,9 +199,9 @@ def warm(kind: str) -> None:
     """Compile what is not in the cache, one process at a time; then it is loaded, and workers are born with it."""
     from ..kernels import jit
     from ..service import warmup
-    from . import nat_trial, trial
+    from . import nat_trial, rules_trial, trial
 
-    load = nat_trial.warm if kind == "translated" else trial.warm
+    load = {"translated": nat_trial.warm, "ruled": rules_trial.warm}.get(kind, trial.warm)
     warmup.ensure()
     if not jit.CACHED:
         load()
@@ -226,6 +242,13 @@ def zones_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, An
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     return repeated(scenario, repeat, as_json, zones_trial.conduct)
+
+
+def rules_trials(repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
+    """Return the figures of some trials of rules."""
+    from . import rules_trial
+
+    return repeated(rules_trial.RulesPlan(**parameters), repeat, as_json, rules_trial.conduct)
 
 
 def nat_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:

@@ -1477,7 +1477,8 @@ CACHED = np.dtype(
 )
 """Which rule packets like one met.  Private to a process."""
 CACHED_BYTES = 80
-CACHED_MAX = 1 << 14
+CACHED_MAX = 1 << 16
+"""5 MiB for each worker, of which it has the pages that its flows have touched."""
 
 HIT = np.dtype([("packets", "u8"), ("bytes", "u8")], align=True)
 """What has met a rule, by one worker, who alone writes it."""

@@ -84,6 +84,7 @@ ROOM_RULES = {
         )
     },
     **{f"clients/{room}": DRIVERS for room in ("trips", "nat_scenarios", "nat_trial")},
+    "clients/rules_trial": DRIVERS._replace(ours=(*DRIVERS.ours, "service.rules", "service.rules_compile")),
     "clients/plot": Rule(("clients",), ("click", "matplotlib")),
 }
 

@@ -113,6 +113,13 @@ def test_a_picture_of_a_trial(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG") and "plot" not in found
 
 
+def test_rules():
+    found = result("rules", "--rules", 200, "--connections", 300, "--iterations", 2)
+    names = {f"ns_per_{name}{suffix}" for name in ("packet", "new_packet") for suffix in ("", "_one_rule")}
+    assert found.keys() >= names | {"ratio_to_one_rule"}
+    assert found["packets"] == 4 * 600
+
+
 def test_the_floor_alone():
     found = result("floor", "--megabytes", 1)
     assert found.keys() >= FLOORS
@@ -216,4 +223,4 @@ def test_the_scenarios_of_the_command_are_those_that_there_are():
     from zonetrack.clients.nat_scenarios import NAT_SCENARIOS
     from zonetrack.clients.scenarios import SCENARIOS
 
-    assert [row.name for row in ROWS] == ["floor", *SCENARIOS, "zones", *NAT_SCENARIOS]
+    assert [row.name for row in ROWS] == ["floor", *SCENARIOS, "zones", "rules", *NAT_SCENARIOS]
