@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults bench docs clean
+.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults gateway bench docs clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
 PLAYED := --instance play --socket $(MADE)/play.sock
@@ -86,6 +86,13 @@ KILLS ?= 100
 
 faults: $(READY)
 	$(BIN)/python -m tests.faults $(KILLS) $(SEED)
+
+# two logical routers that translate, with real workers on the queues of two ports
+WORKERS ?= 60
+QUEUES ?= 1024
+
+gateway: $(READY)
+	$(BIN)/python -m tests.gateway $(WORKERS) $(QUEUES)
 
 LOAD := $(BIN)/zonetrack load
 KEEP := $(BIN)/python -m zonetrack.clients.history docs/benchmarks/history.jsonl
