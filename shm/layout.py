@@ -1455,8 +1455,10 @@ GENERATION = np.dtype(
 """The beginning of a set of rules as workers read it; offsets count from here."""
 GENERATION_BYTES = 128
 
-TRANSLATES, KEEPS_ADDRESS = 1, 2
-"""Of a generation: some rule translates; some rule changes a port and not the address."""
+TRANSLATES = 1
+"""Of a generation: some rule translates."""
+KEEPS_ADDRESS = 2
+"""Of a generation: some rule changes a port, and not the address."""
 
 INTERVAL = np.dtype(
     [
