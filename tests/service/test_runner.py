@@ -7,7 +7,7 @@ import pytest
 import tables
 from zonetrack.service.runner import Runner, now_ms
 from zonetrack.shm import roster
-from zonetrack.shm.layout import Kind
+from zonetrack.shm.layout import PARTICIPANT, Kind, Region
 
 
 @pytest.fixture
@@ -34,6 +34,18 @@ def test_work_runs_on_another_thread_in_order_and_under_its_own_name(table):
     assert [(place.owner, place.kind) for place in roster.present(table)] == [(runner.me, Kind.CONTROL)]
     runner.close()
     assert roster.present(table) == []
+
+
+def test_its_place_knows_what_time_it_is(table):
+    """What is deleted from there is deleted now: a port that it leaves is kept for as long from then on."""
+    runner, before = Runner(table, "walker"), int(now_ms())
+    place = table.array(Region.CONTROL, "participants", PARTICIPANT)[runner.me - 1]
+
+    async def main():
+        return await runner.do(lambda views: int(place["clock_ms"]))
+
+    assert before <= asyncio.run(main()) <= int(now_ms())
+    runner.close()
 
 
 def test_who_stops_waiting_leaves_the_work_to_its_end(table):
