@@ -17,6 +17,7 @@ from ..kernels import jit
 from ..shm import mapping, space, survey
 from ..shm.layout import CONNECTIONS_MAX, ZONES_MAX, Region
 from ..shm.sizing import CONNECTIONS_DEFAULT, EXTENSION_SHARE_DEFAULT, ZONES_IN_USE_DEFAULT, Geometry
+from . import ailments
 
 CAPABILITIES = {"cap_net_admin": 12, "cap_net_raw": 13, "cap_ipc_lock": 14, "cap_sys_admin": 21, "cap_sys_nice": 23}
 """Those that ports, huge tables and real-time workers may want, with their numbers in capabilities(7)."""
@@ -111,26 +112,10 @@ def examine(geometry: Geometry) -> dict[str, Any]:
         "instances": [one.summary() for one in found if not one.leftover],
         "leftovers": [one.summary() for one in found if one.leftover],
     }
-    report["warnings"] = warnings(report)
+    problems = ailments.found(report)
+    report["problems"] = [one._asdict() for one in problems]
+    report["warnings"] = [one.problem for one in problems]
     return report
-
-
-def warnings(report: dict[str, Any]) -> list[str]:
-    """Return a line for each thing in the way."""
-    lines = []
-    needed = report["total_bytes"]
-    for one in report["spaces"]:
-        if one["total_bytes"] and one["free_bytes"] < needed:
-            lines.append(f"the table needs {needed:,} bytes, {one['free_bytes']:,} are free {one['where']}")
-    if not report["huge_pages"]["given"]:
-        lines.append("no huge pages: random lookups in a large table take about twice as long")
-    if report["huge_pages"]["dev_shm_huge"] == "always":
-        lines.append("/dev/shm is mounted with huge=always: each region takes whole pages of 2 MiB")
-    if not report["kernel_cache"]["writable"]:
-        lines.append(f"{report['kernel_cache']['directory']} cannot be written: kernels are compiled at every start")
-    for one in report["leftovers"]:
-        lines.append(f"instance {one['instance']} of {one['user']} is left over, {one['total_bytes']:,} bytes")
-    return lines
 
 
 # ------------------------------------------------------------------------------------------------ for people
@@ -225,5 +210,5 @@ def command(max_connections: int, zones: int, extension_share: int, instance: st
         click.echo(json.dumps(report))
     else:
         show(report)
-    for line in report["warnings"]:
-        click.echo(f"warning: {line}", err=True)
+    for one in report["problems"]:
+        click.echo(f"warning: {one['problem']}\n    cure: {one['cure']}", err=True)
