@@ -34,6 +34,7 @@ COMMANDS = {
     "delete": Command("zonetrack.clients.connection_commands:delete_command", "Delete connections."),
     "flush": Command("zonetrack.clients.connection_commands:flush_command", "Be rid of all connections, or a zone's."),
     "events": Command("zonetrack.clients.events_command:command", "Show what happens to connections, as it happens."),
+    "export": Command("zonetrack.clients.export_command:command", "Tell collectors of flows and logs: IPFIX, syslog."),
     "expectations": Command(
         "zonetrack.clients.expectations_command:command", "List the connections that helpers have foretold."
     ),

@@ -86,7 +86,7 @@ class Reading:
                 self.fields: Sequence[Field] = fields
                 self.rows = Rows(fields)
                 self.kinds = {number: name for name, number in kinds.items()}
-                self._ends: Sequence[str] = ends
+                self.ends: Sequence[str] = ends
                 self.changes: Mapping[str, int] = changes
             case _:
                 raise RemoteProtocolError("an answer to events.subscribe that is none")
@@ -101,7 +101,7 @@ class Reading:
         if row["changes"]:
             event["changes"] = [name for name, bit in self.changes.items() if row["changes"] & bit]
         if row["end"]:
-            event["end"] = self._ends[row["end"]]
+            event["end"] = self.ends[row["end"]]
         return event | describe(row, TCP_STATES, STATUS)
 
     def batch(self, params: Any) -> Batch:

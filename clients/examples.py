@@ -28,6 +28,15 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("events --type new,destroy --zone 5", "What begins and ends in a zone, in the lines of conntrack -E."),
         ("events --count 10 --json", "The next ten events, for programs."),
     ),
+    "export": (("export ipfix --collector 192.0.2.9", "Flows to a collector."),),
+    "export ipfix": (
+        ("export ipfix --collector 192.0.2.9:4739 --transport tcp", "IPFIX over TCP: each connection at its end."),
+        (
+            "export ipfix --collector 192.0.2.9 --zone 5 --active-timeout 300",
+            "Of a zone, long ones every five minutes.",
+        ),
+    ),
+    "export syslog": (("export syslog --collector logs.example:514", "A message for each that begins or ends."),),
     "expectations": (("expectations --zone 0", "Connections that helpers of zone 0 have foretold."),),
     "nat": (("nat", "How many ports translations have left, by address."),),
     "limits": (("limits show", "Limits beside counts."),),
