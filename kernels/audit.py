@@ -142,13 +142,25 @@ def _is_live(views, record):
 
 
 @inlined
+def _reply_alike(views, one, other):
+    """Return whether the replies to a connection have the own key of another, and cannot be told from that one's packets."""
+    entry, replies = entries.address(views, one), entries.second_key(views, entries.address(views, other))
+    if replies == ZERO or not tuples.equal(entry + tuples.ENTRY_KEY, replies):
+        return False
+    has_one_key = entries.second_key(views, entry) == ZERO
+    return has_one_key or index.replies_like(entries.address(views, other), entry)
+
+
+@inlined
 def _same_key(views, record, other):
-    """Return whether two records have the same original key, or one's reply key is the other's."""
-    entry = entries.address(views, other)
-    if index.might_be(views, record, entry + tuples.ENTRY_KEY):
+    """Return whether two records have a key in common, and packets with it do not tell them apart."""
+    mine, its = entries.address(views, record), entries.address(views, other)
+    if tuples.equal(mine + tuples.ENTRY_KEY, its + tuples.ENTRY_KEY):
         return True
-    second = entries.second_key(views, entry)
-    return second != ZERO and index.might_be(views, record, second)
+    first, second = entries.second_key(views, mine), entries.second_key(views, its)
+    if first != ZERO and second != ZERO and tuples.equal(first, second):
+        return True
+    return _reply_alike(views, record, other) or _reply_alike(views, other, record)
 
 
 @kernel

@@ -26,6 +26,7 @@ from . import (
     commit,
     counters,
     delete_list,
+    doubles,
     entries,
     events,
     helpers,
@@ -161,6 +162,14 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
     seen = offsets = ZERO
     if translated != ZERO:
         seen = nat.see(views, entry, key, u64(parsed.high_is_source) != ZERO)
+        if not nat.is_sent(seen) and nat.is_fresh(frame):
+            record = doubles.other(views, parsed, key, record, seen, settings, now_ms)
+            if record == index.MISS or record == index.BUSY:
+                return False
+            entry = entries.address(views, record)
+            fields = entries.entry_at(entry)
+            translated = u64(fields.status) & nat.TRANSLATED
+            seen = nat.see(views, entry, key, u64(parsed.high_is_source) != ZERO)
         way = nat.way_of(seen)
         offsets = u64(fields.status) & _OFFSETS
         if offsets != ZERO:

@@ -43,7 +43,7 @@ FORESEEN = u64(4)
 _NEW = u64(CtState.NEW) | u64(CtState.TRK)
 _HELPERS, _EARLY_DROP = u64(Setting.HELPERS), u64(Setting.EARLY_DROP)
 _ADAPTIVE = u64(Setting.ADAPTIVE)
-_FULL, _ZONE_FULL = u64(Reason.FULL), u64(Reason.ZONE_FULL)
+_FULL, _ZONE_FULL, _CLASH = u64(Reason.FULL), u64(Reason.ZONE_FULL), u64(Reason.CLASH)
 
 
 @kernel
@@ -133,13 +133,15 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
     wanted = wanted_in(views, i, count, zone) if zones.credit(views) == ZERO else ONE
     may_split = delete_list.length(views) == ZERO
     bound = nat.binding(views, frame, expected)
+    if bound == ZERO:
+        reason = index.insert(views, record, zone, wanted, may_split)
+        if reason == _CLASH:
+            bound = nat.binding_of_any(views, frame)
     if bound != ZERO:
         salt = record | (incarnation << THIRTY_TWO)
         reply_key = key_of(views, i, stages.ERROR)
         action = nat.action_at(bound)
         reason = bindings.bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split, now_ms)
-    else:
-        reason = index.insert(views, record, zone, wanted, may_split)
     if reason != _NONE:
         intents.set_record(views, record, Step.ALLOC)
         entries.release(views, record)

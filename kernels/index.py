@@ -18,7 +18,8 @@ kernels/growth.
 Invariants (I1-I6 of PROTOCOL.md; audit checks them)
     I1  A LIVE record has a slot for each of its keys in the segment that its zone's directory names for that hash, or,
         after a detach, for all of them in the detached one.
-    I2  A key has at most one LIVE record in its zone's current directory.
+    I2  A key has at most one LIVE record in its zone's current directory; or two that packets tell apart, one whose own key
+        it is, and one whose replies have it and come from the other end (kernels/doubles).
     I3  A slot names a NEW, LIVE or DEAD record with that key, never a freed one; but for copies that a splitter, who holds
         that segment's lock, has not cleared yet.
 
@@ -40,6 +41,7 @@ from ..shm.layout import (
     NO_RECORD,
     EventKind,
     Life,
+    Status,
     Step,
 )
 from ..shm.reasons import Reason
@@ -61,6 +63,7 @@ INSERT_ROUNDS_MAX = 1000
 
 _LINE = u64(LINE_BYTES)
 _MADE = u64(EventKind.NEW)
+_ORIG_IS_HIGH, _REPLIER_IS_HIGH = u64(Status.ORIG_IS_HIGH), u64(Status.REPLIER_IS_HIGH)
 
 
 # ------------------------------------------------------------------------------------------------ find
@@ -148,6 +151,32 @@ def find(views, key, hash_, zone):
 
 
 @kernel
+def find_other(views, key, hash_, zone, record):
+    """Find the other connection of a key, beside ``record``, and lock it; returns as ``find``."""
+    memory.seldom()
+    tag = segments.tag_of(hash_)
+    word = zones.load_word(views, zone)  # A1
+    if zones.directory_of(word) == ZERO:
+        return MISS
+    segment = segments.segment_of(views, word, hash_)  # A1
+    if segment == ZERO:
+        return BUSY
+    line = segments.home_line(views, segment - ONE, hash_)
+    for _ in range(2):
+        matches = memory.match_line(line, tag)
+        while matches != ZERO:
+            other = (memory.acquire64(line + (memory.lowest_bit(matches) << THREE)) & LOW_32) - ONE  # A2
+            matches &= matches - ONE
+            if other < views.records[0] and other != record and might_be(views, other, key):
+                found = confirm(views, other, key)
+                if found != MISS:
+                    return found
+        line ^= _LINE
+    memory.fence_acquire()  # A2 before A1
+    return MISS if zones.load_word(views, zone) == word else BUSY
+
+
+@kernel
 def _has_live(views, segment, hash_, key):
     """Return whether a LIVE record with this key stands in the segment: for certain while its lock is held."""
     tag = segments.tag_of(hash_)
@@ -196,6 +225,39 @@ def glance(views, zone, word, line, tag):
 # ------------------------------------------------------------------------------------------------ under segment locks
 # ------------------------------------------------------------------------------------------------ insert
 @kernel
+def _beside(views, record, segment, hash_, second):
+    """Say whether a record may stand beside those that have its own key, in a segment that is locked.
+
+    Returns:
+        ADOPTED: one is this connection.  CLASH: the replies to this one could not be told from those to another.  NONE.
+    """
+    memory.seldom()
+    entry = entries.address(views, record)
+    key = entry + tuples.ENTRY_KEY
+    tag = segments.tag_of(hash_)
+    line = segments.home_line(views, segment, hash_)
+    for _ in range(2):
+        matches = memory.match_line(line, tag)
+        while matches != ZERO:
+            other = (memory.acquire64(line + (memory.lowest_bit(matches) << THREE)) & LOW_32) - ONE  # A2
+            matches &= matches - ONE
+            if other < views.records[0] and might_be(views, other, key):
+                its = entries.address(views, other)
+                is_live = entries.state_of(memory.acquire64(its + entries.LIFE)) == u64(Life.LIVE)
+                if is_live and (tuples.equal(its + tuples.ENTRY_KEY, key) or replies_like(its, entry)):
+                    return u64(Reason.ADOPTED)
+        line ^= _LINE
+    return u64(Reason.CLASH) if second == ZERO else u64(Reason.NONE)
+
+
+@inlined
+def replies_like(entry, other):
+    """Return whether the replies to a connection come from the end that has opened another; they have one key."""
+    replier_is_high = u64(entries.entry_at(entry).status) & _REPLIER_IS_HIGH != ZERO
+    return replier_is_high == (u64(entries.entry_at(other).status) & _ORIG_IS_HIGH != ZERO)
+
+
+@kernel
 def _publish(views, record, zone, wanted, first_slot, hash_, second_slot, second_hash):
     """Reserve, then store the slots and make the record LIVE; the segments are locked and nothing else can fail."""
     if zones.credit(views) == ZERO:
@@ -237,10 +299,10 @@ def _attempt(views, record, zone, wanted, hash_, second, second_hash, word, may_
     if zones.load_word(views, zone) != word:  # covers split, doubling, flush and reuse of the segment by another zone
         reason = again
     elif _has_live(views, first_segment, hash_, key):
-        reason = u64(Reason.ADOPTED)
-    elif second != ZERO and _has_live(views, second_segment, second_hash, second):
+        reason = _beside(views, record, first_segment, hash_, second)
+    if reason == u64(Reason.NONE) and second != ZERO and _has_live(views, second_segment, second_hash, second):
         reason = u64(Reason.CLASH)
-    else:
+    if reason == u64(Reason.NONE):
         first_slot = segments.free_slot(views, first_segment, hash_, ZERO)
         if second != ZERO:
             second_slot = segments.free_slot(views, second_segment, second_hash, first_slot)
@@ -272,7 +334,8 @@ def insert(views, record, zone, wanted, may_split=True):
             slots until their deleter's list is run, and no split parts records with one key.
 
     Returns:
-        NONE: LIVE.  ADOPTED: the key has a LIVE record, find it; CLASH: the reply key has; ZONE_FULL, FULL, INDEX_FULL,
+        NONE: LIVE.  ADOPTED: the key has a LIVE record, find it; CLASH: the reply key has, or replies could not be told
+        from those to another connection; ZONE_FULL, FULL, INDEX_FULL,
         BUSY.  Unless NONE, the record is still NEW and the caller's (intent: ALLOC).
 
     Concurrency:

@@ -54,7 +54,7 @@ _TRANSLATED_ORIG, _TRANSLATED_REPLY = u64(Seen.ORIG_TRANSLATED), u64(Seen.REPLY_
 _WAY = u64(Way.REPLY)
 _OFFSETS = u64(Status.SEQUENCE_OFFSETS)
 _TCP = u64(PacketKind.TCP)
-_PARTIAL = u64(FrameFlag.CHECKSUM_PARTIAL)
+_PARTIAL, _FRESH = u64(FrameFlag.CHECKSUM_PARTIAL), u64(FrameFlag.FRESH)
 _NAT_SOURCE, _NAT_DESTINATION = u64(ExpectationFlag.NAT_SOURCE), u64(ExpectationFlag.NAT_DESTINATION)
 _SNAT_OR_DNAT = u64(CtState.SNAT) | u64(CtState.DNAT)
 
@@ -73,6 +73,12 @@ def way_of(seen):
 def is_sent(seen):
     """Return whether a packet was found as it was sent; else it is translated already."""
     return seen == _SENT_ORIG or seen == _SENT_REPLY
+
+
+@inlined
+def is_fresh(frame):
+    """Return whether a packet was not translated in its zone yet."""
+    return u64(frame.flags) & _FRESH != ZERO
 
 
 @inlined
@@ -154,6 +160,20 @@ def binding(views, frame, expected):
     if expected != ZERO:
         return _as_foretold(views, asked, expected)
     return asked if u64(action_at(asked).nat) & BINDS != ZERO else ZERO
+
+
+@kernel
+def binding_of_any(views, frame):
+    """Return the address of an ACTION by which a connection gets another port towards whom it goes, 0: it may not.
+
+    For one whose replies could not be told from those to another, where packets are translated (Linux's null binding).
+    """
+    memory.seldom()
+    if wanted(frame) & u64(Nat.APPLY) == ZERO:
+        return ZERO
+    memory.set_bytes(views.followed, ZERO, u64(ACTION_BYTES))
+    action_at(views.followed).nat = u64(Nat.APPLY) | u64(Nat.SOURCE)
+    return views.followed
 
 
 @inlined

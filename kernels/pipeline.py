@@ -108,6 +108,7 @@ _VLAN_BITS = u64(0xFFF)
 _CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
 _OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO = (u64(kind) for kind in OpKind)
 _COMMIT, _IN_PLACE, _ROOM = u64(FrameFlag.COMMIT), u64(FrameFlag.IN_PLACE), u64(FrameFlag.ROOM)
+_FRESH = u64(FrameFlag.FRESH)
 _FORCE = u64(ActionFlag.FORCE)
 _TRK, _INV = u64(CtState.TRK), u64(CtState.INV)
 _TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
@@ -423,6 +424,9 @@ def _gather(pipe, loop, passage, frame, op, zone, i):
     target.zone = zone
     flags = u64(target.flags) & ~_COMMIT
     flags |= _ROOM if flags & _IN_PLACE == ZERO else ZERO
+    fields = fields_at(pipe.fields + i * _FIELDS)
+    was_translated = u64(fields.ct_state) & _TRANSLATED != ZERO and u64(fields.zone) == zone
+    flags |= ZERO if was_translated else _FRESH
     target.flags = flags | (_COMMIT if u64(op.commit) != ZERO else ZERO)
     target.action = pipe.generation + asked if asked != ZERO else ZERO
     pipe.gathered = k + ONE

@@ -816,6 +816,7 @@ class FrameFlag(IntEnum):
     FORWARDED = 8  # of a descriptor from the service: no answer, but a frame that a rule has output to this port
     CHECKSUM_PARTIAL = 16  # it has yet to be filled in: there stands the sum of the pseudo header
     IN_PLACE = 32  # it stands in a device's ring: what follows its captured bytes is another's, so it cannot grow
+    FRESH = 64  # it was not translated in its zone yet: one that looks as if is another's
     ROOM = 128  # it stands at the beginning of FRAME_SLOT_BYTES that are its own: it may become longer
 
 

@@ -98,7 +98,13 @@ class Gateway:
             )
 
     def send(
-        self, packet: Any, action: np.ndarray | None = TRANSLATE, *, room: bool = True, captured: int | None = None
+        self,
+        packet: Any,
+        action: np.ndarray | None = TRANSLATE,
+        *,
+        room: bool = True,
+        captured: int | None = None,
+        flags: int = 0,
     ) -> Went:
         """Track one packet, under a rule."""
         octets = bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / packet)
@@ -108,7 +114,7 @@ class Gateway:
         frames["address"], frames["link"], frames["zone"] = slot.ctypes.data, Link.ETHERNET, self.zone
         frames["wire_bytes"] = len(octets)
         frames["captured_bytes"] = len(octets) if captured is None else captured
-        frames["flags"] = FrameFlag.COMMIT | (FrameFlag.ROOM if room else 0)
+        frames["flags"] = FrameFlag.COMMIT | flags | (FrameFlag.ROOM if room else 0)
         frames["action"] = 0 if action is None else action.ctypes.data
         at = (frames.ctypes.data, 1, self.now_ms, verdicts.ctypes.data)
         burst.track_burst(self.bench.views, *map(np.uint64, at))

@@ -16,6 +16,7 @@ from zonetrack.shm.layout import (
     Life,
     Region,
     Slab,
+    Status,
     Step,
 )
 
@@ -116,16 +117,24 @@ def _slots(table, prefixes):
     wanted = []
     live = np.flatnonzero(states(table) == Life.LIVE)
     keys = [(int(r), entries[r]["key"]) for r in live]
+    own = len(keys)
     keys += [(r, extensions[entries[r]["extension"] - 1]["reply_key"]) for r, _ in keys if entries[r]["extension"]]
+    two = {r for r, key in keys[own:] if key[4]}
     keys = [(r, key) for r, key in keys if key[4]]
     hashes = (
         hashing.hash_keys(table.header[0]["secret"].tobytes(), np.array([key for _, key in keys], "u8")) if keys else []
     )
     seen = {}
-    for (record, key), hash_ in zip(keys, hashes, strict=True):
-        if tuple(key.tolist()) in seen:
-            yield f"records {seen[tuple(key.tolist())]} and {record} have the key {key.tolist()}"
-        seen[tuple(key.tolist())] = record
+    for n, ((record, key), hash_) in enumerate(zip(keys, hashes, strict=True)):
+        others = [seen.setdefault((tuple(key.tolist()), n < own), record)]
+        its_own = seen.get((tuple(key.tolist()), True))
+        if n >= own and its_own is not None:  # fine where the replies come from the other end than that one's opener
+            opener = int(entries["status"][its_own]) & Status.ORIG_IS_HIGH != 0
+            replier = int(entries["status"][record]) & Status.REPLIER_IS_HIGH != 0
+            others += [] if its_own in two and opener != replier else [its_own]
+        for other in others:
+            if other != record:
+                yield f"records {other} and {record} have the key {key.tolist()}"
         wanted.append((record, int(hash_), int(key[4]) >> 16 & 0xFFFF))
     found = {}
     for segment, i, word in zip(where.tolist(), at.tolist(), words.tolist(), strict=True):
