@@ -6,7 +6,7 @@ Who may      while
              anyone, when nobody runs (``at_rest`` 1): all of it, counts and free lists too
 
     I1  a LIVE record has a slot for each of its keys, where the directory says
-    I2  a key has one LIVE record
+    I2  a key has one LIVE record, or two that packets tell apart (kernels/doubles)
     I3  a slot names no FREE record, stands in its key's pair of lines, and has its key's tag
     I6  counts equal content                                                                    at rest
     I7  slots and LIVE records match one to one; no NEW, no DEAD                                 at rest
