@@ -9,7 +9,7 @@ import kernel_nat
 import pytest
 from gateway import is_right, rule
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, TCPerror, UDPerror
-from zonetrack.shm.layout import CtState, Nat
+from zonetrack.shm.layout import CtState, FrameFlag, Nat
 
 MISSING = kernel_nat.missing()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -62,8 +62,13 @@ class Own:
         self.gateway, self.action = gateway.Gateway(), action
         self.close = self.gateway.settle
 
+    def is_for_rule(self, packet):
+        """Return whether a packet of a client is one for the rule: of what is brought to a server, only that."""
+        return packet.dst == VIRTUAL or not self.action["nat"] & Nat.DESTINATION
+
     def send(self, side, packet):
-        went = self.gateway.send(packet, self.action if side == 0 else TRANSLATE)
+        action = self.action if side == 0 and self.is_for_rule(packet) else TRANSLATE
+        went = self.gateway.send(packet, action, flags=FrameFlag.FRESH)
         assert not went.ct_state & CtState.INV, (went.reason, packet)
         assert is_right(went.packet), "a checksum is wrong"  # the kernel leaves some to the device
         return went.packet
@@ -186,6 +191,20 @@ def test_destination(rule_, port):
             talk.part()
 
     both(service, rule_[0], "", rule_[1])
+
+
+def test_a_server_by_two_addresses_from_one_port():
+    def scenario(trace):
+        named, direct = Talk(trace, CLIENT, VIRTUAL), Talk(trace, CLIENT, SERVER)
+        for talk in (named, direct, named):
+            talk.say(0, b"question")
+            talk.say(1, b"answer")
+        named.part()
+        direct.say(1, b"more")
+        direct.part()
+
+    for chosen in both(scenario, TO_SERVER[0], "", TO_SERVER[1]):
+        assert len(chosen) == 1
 
 
 # ------------------------------------------------------------------------------------------------ errors
