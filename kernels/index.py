@@ -236,6 +236,7 @@ def _beside(views, record, segment, hash_, second):
     key = entry + tuples.ENTRY_KEY
     tag = segments.tag_of(hash_)
     line = segments.home_line(views, segment, hash_)
+    has_other = False
     for _ in range(2):
         matches = memory.match_line(line, tag)
         while matches != ZERO:
@@ -246,8 +247,9 @@ def _beside(views, record, segment, hash_, second):
                 is_live = entries.state_of(memory.acquire64(its + entries.LIFE)) == u64(Life.LIVE)
                 if is_live and (tuples.equal(its + tuples.ENTRY_KEY, key) or replies_like(its, entry)):
                     return u64(Reason.ADOPTED)
+                has_other = has_other or is_live
         line ^= _LINE
-    return u64(Reason.CLASH) if second == ZERO else u64(Reason.NONE)
+    return u64(Reason.CLASH) if has_other and second == ZERO else u64(Reason.NONE)
 
 
 @inlined
