@@ -29,9 +29,9 @@ of fragments that had waited, in the order in which they came.
 
 ``ct(commit,zone=1,nat(src={n}:5000-5009))`` says how packets are tracked from there on, in the words of rules; several on a
 line, one after the other: each sees what the one before has made of the packet.  Hosts are written in braces.
-``limit 1 3`` gives zone 1 a limit.  A packet goes ``from`` and ``to`` other hosts than the arrow says, where it is written;
-``that`` is the port, or the identifier, with which the other side's latest packet went on.  What a packet goes on as stands
-behind ``=>``:
+``limit 1 3`` gives zone 1 a limit, ``policy 1 udp=7`` gives a timeout policy lengths in seconds.  A packet goes ``from`` and
+``to`` other hosts than the arrow says, where it is written; ``that`` is the port, or the identifier, with which the other
+side's latest packet went on.  What a packet goes on as stands behind ``=>``:
 
     > udp             live  new|snat  unreplied  => n:5000-5009 s:80
     < udp to n dport that  live  est|dnat        => s:80 c:40000
@@ -58,6 +58,7 @@ from scapy.layers.inet import IP
 from scapy.layers.inet6 import IPv6
 from zonetrack.kernels import burst, delete_list, sweep
 from zonetrack.kernels.jit import JIT
+from zonetrack.kernels.timeouts import Timeout
 from zonetrack.service import connections, labels, rule_actions, rules_compile
 from zonetrack.service.helper_rules import HelperRules
 from zonetrack.service.rules import Ct, Names
@@ -66,6 +67,7 @@ from zonetrack.shm.layout import (
     FRAGMENT,
     FRAME,
     FRAME_SLOT_BYTES,
+    POLICY,
     VERDICT,
     ZONE,
     CtState,
@@ -115,6 +117,7 @@ class World:
         self.family = family
         self.bench = Bench(segment.anonymous(Geometry(64, 4, extension_share=1_000)))
         self.zone = self.bench.table.array(Region.CONTROL, "zones", ZONE)[:ZONES]
+        self.policies = self.bench.table.array(Region.CONTROL, "policies", POLICY)
         self.names = Names(helpers={helper.name.lower(): int(helper) for helper in Helper if helper})
         self.steps = [(0, FrameFlag.COMMIT, None)]
         self.now_ms = BEGIN_MS
@@ -240,6 +243,10 @@ def run(path: Path, family: int) -> list[Difference]:
         elif word == "limit":
             zone, limit = rest.split()
             tables.set_limit(world.bench.table, int(zone), int(limit))
+        elif word == "policy":
+            number_, *lengths = rest.split()
+            for name, seconds in (one.split("=") for one in lengths):
+                world.policies["timeout_ms"][int(number_), Timeout[name.upper()]] = 1000 * int(seconds)
         elif word.startswith("ct"):
             world.track_as(text)
         else:
