@@ -311,9 +311,8 @@ def _absorb(views, pipe, loop):
     for k in range(pipe.gathered):
         i = memory.le64(pipe.places + (u64(k) << THREE))
         memory.copy(loop.verdicts + i * _VERDICT, pipe.verdicts + u64(k) * _VERDICT, _VERDICT)
-        if memory.le64(loop.verdicts + i * _VERDICT) & _TRANSLATED != ZERO:
-            # what its payload says may be longer now
-            memory.set_le64(loop.frames + i * _FRAME + _SIZES, memory.le64(pipe.frames + u64(k) * _FRAME + _SIZES))
+        # what its payload says may be longer now
+        memory.set_le64(loop.frames + i * _FRAME + _SIZES, memory.le64(pipe.frames + u64(k) * _FRAME + _SIZES))
         _go_on(views, pipe, loop, i)
     pipe.gathered = ZERO
 
