@@ -4,11 +4,14 @@ Hosts talk through either router, each by what arrives at it.  Where root, netwo
 nothing to compare with.
 """
 
+import struct
+
 import gateway
 import kernel_nat
 import pytest
 from gateway import is_right, rule
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, TCPerror, UDPerror
+from zonetrack.kernels.helper_pptp import ROWS, Message
 from zonetrack.shm.layout import CtState, FrameFlag, Nat
 
 MISSING = kernel_nat.missing()
@@ -18,10 +21,22 @@ CLIENT, OTHER_CLIENT = "10.0.0.1", "10.0.0.2"
 SERVER, OTHER_SERVER = "198.51.100.1", "198.51.100.2"
 ROUTER, PUBLIC, SECOND, VIRTUAL = "203.0.113.1", "203.0.113.200", "203.0.113.201", "203.0.113.80"
 ON_THE_WAY = "198.51.100.254"
+GRE = 47
 HELPER = """
 table ip help {
   ct helper ftp-h { type "ftp" protocol tcp; }
-  chain pre { type filter hook prerouting priority -180; policy accept; tcp dport 21 ct helper set "ftp-h"; }
+  ct helper tftp-h { type "tftp" protocol udp; }
+  ct helper sip-h { type "sip" protocol udp; }
+  ct helper irc-h { type "irc" protocol tcp; }
+  ct helper pptp-h { type "pptp" protocol tcp; }
+  chain pre {
+    type filter hook prerouting priority -180; policy accept;
+    tcp dport 21 ct helper set "ftp-h"
+    udp dport 69 ct helper set "tftp-h"
+    udp dport 5060 ct helper set "sip-h"
+    tcp dport 6667 ct helper set "irc-h"
+    tcp dport 1723 ct helper set "pptp-h"
+  }
 }
 """
 RULES = """
@@ -100,6 +115,8 @@ class Trace:
                     said.append(self.port(layer.fields[name], plain))
             if isinstance(layer, TCP | TCPerror):
                 said += [str(layer.flags), layer.seq, layer.ack, bytes(layer.payload)]
+            if isinstance(layer, UDP) or (isinstance(layer, IP) and layer.proto == GRE):
+                said.append(bytes(layer.payload))
             if isinstance(layer, ICMP):
                 said += [layer.type, layer.code]
             layer = layer.payload
@@ -284,3 +301,90 @@ def test_ftp_behind_another_destination():
     ]
     for commands in ([active[0], to_virtual[0]], [to_virtual[1], active[1]]):
         both(ftp(VIRTUAL, commands), TO_SERVER[0], "", TO_SERVER[1])
+
+
+# ------------------------------------------------------------------------------------------------ other helpers
+def test_tftp():
+    def scenario(trace):
+        over = {4000, 69, 3000}
+        asked = trace.send(0, IP(src=CLIENT, dst=SERVER) / UDP(sport=4000, dport=69) / b"\0\1file\0octet\0", over)
+        block = IP(src=SERVER, dst=asked.src) / UDP(sport=3000, dport=asked[UDP].sport) / b"\0\3\0\1data"
+        assert trace.send(1, block, over)[UDP].dport == 4000
+        trace.send(0, IP(src=CLIENT, dst=SERVER) / UDP(sport=4000, dport=3000) / b"\0\4\0\1", over)
+
+    both(scenario, "", *SOURCES["snat"])
+
+
+def test_irc():
+    def scenario(trace):
+        talk = Talk(trace, dport=6667, plain={999, 5000})
+        talk.say(0, b"PRIVMSG friend :\1DCC SEND file 167772161 5000 12345\1\r\n")
+        talk.say(1, b":friend NOTICE\r\n")
+        syn = TCP(sport=999, dport=5000, flags="S", seq=1, window=8192)
+        trace.send(1, IP(src=SERVER, dst=PUBLIC) / syn, talk.plain)
+        talk.say(0, b"PING\r\n")
+
+    both(scenario, "", *SOURCES["snat"])
+
+
+SESSION = (
+    b"v=0\r\no=x 1 1 IN IP4 %b\r\ns=-\r\nc=IN IP4 %b\r\nt=0 0\r\nm=audio %d RTP/AVP 0 8\r\na=rtpmap:0 PCMU/8000\r\n"
+)
+HEADER = (
+    b"%b\r\nVia: SIP/2.0/UDP %b:5060;branch=z9hG4bK1\r\nFrom: <sip:a@%b:5060>;tag=1\r\nTo: <sip:b@%b:5060>\r\n"
+    b"Call-ID: 17@somewhere\r\nCSeq: 1 INVITE\r\nContact: <sip:%b:5060>\r\n"
+    b"Content-Type: application/sdp\r\nContent-Length: %d\r\n\r\n"
+)
+
+
+def sip(first, caller, called, sender, port):
+    """Return a message of a call, as its sender believes the two to be."""
+    body = SESSION % (sender, sender, port)
+    return HEADER % (first, caller, caller, called, sender, len(body)) + body
+
+
+def test_sip():
+    def scenario(trace):
+        over = {5060, 30000, 30001, 40000}
+        client, server = CLIENT.encode(), SERVER.encode()
+        invite = sip(b"INVITE sip:b@%b:5060 SIP/2.0" % server, client, server, client, 30000)
+        went = trace.send(0, IP(src=CLIENT, dst=SERVER) / UDP(sport=5060, dport=5060) / invite, over)
+        answer = sip(b"SIP/2.0 200 OK", went.src.encode(), server, server, 40000)
+        trace.send(1, IP(src=SERVER, dst=went.src) / UDP(sport=5060, dport=went[UDP].sport) / answer, over)
+        for port in (30000, 30001):
+            media = IP(src=SERVER, dst=went.src) / UDP(sport=40000, dport=port) / b"media"
+            assert trace.send(1, media, over).dst == CLIENT
+        trace.send(0, IP(src=CLIENT, dst=SERVER) / UDP(sport=30000, dport=40000) / b"media", over)
+
+    both(scenario, "", *SOURCES["snat"])
+
+
+SIZES = {row.message: row.size for row in ROWS}
+
+
+def control(kind, *words):
+    """Return a control message of PPTP whose body begins with these 16-bit numbers."""
+    body = b"".join(struct.pack(">H", word) for word in words).ljust(SIZES[kind], b"\0")
+    return struct.pack(">HHIHH", 12 + len(body), 1, 0x1A2B3C4D, kind, 0) + body
+
+
+def tunnel(source, destination, call):
+    """Return a packet of the tunnel, which names the call of its receiver."""
+    header = b"\x30\x81\x88\x0b\x00\x04" + struct.pack(">H", call) + bytes(8)
+    return IP(src=source, dst=destination, proto=GRE) / header
+
+
+def test_pptp():
+    def scenario(trace):
+        hers, his = 100, 200
+        talk = Talk(trace, sport=3000, dport=1723)
+        talk.say(0, control(Message.START_REQUEST))
+        talk.say(1, control(Message.START_REPLY, 0x0100, 1 << 8))
+        asked = bytes(talk.say(0, control(Message.OUT_REQUEST, hers))[TCP].payload)
+        known = int.from_bytes(asked[12:14], "big")
+        talk.say(1, control(Message.OUT_REPLY, his, known, 1 << 8))
+        trace.send(0, tunnel(CLIENT, SERVER, his), ())
+        trace.send(1, tunnel(SERVER, PUBLIC, known), ())
+        trace.send(0, tunnel(CLIENT, SERVER, his), ())
+
+    both(scenario, "", *SOURCES["snat"])
