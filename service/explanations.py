@@ -221,6 +221,16 @@ ROWS: dict[str, Row] = {
     "HELPER_REFUSED": Row(
         says("its helper cannot make sense of it"), "a control message that cannot be is not let through", NOTHING
     ),
+    "HELPER_NO_ROOM": Row(
+        says("its frame has no room for what its message says where it goes, or not all of it was captured"),
+        "a control message of a translated connection goes on translated, or not at all",
+        NOTHING,
+    ),
+    "HELPER_SPLIT": Row(
+        says("its message ends in the next segment"),
+        "a control message of a translated connection is rewritten in one piece; sent again, it mostly is one",
+        NOTHING,
+    ),
     "FULL": Row(
         says("as many connections as there may be in all"),
         _FULL,
