@@ -1,8 +1,8 @@
 """Where frames go: out of ports, the frames of a round over all queues handed over together.
 
-A worker sends only by queues that are its own, so a port is reached by the queues of it that this worker has; of those
-a frame takes the one with the place of the queue it came from, so that a flow stays in order.  What goes nowhere is counted:
-a port of which this worker has no queue, a ring in which the other side has left no room, a frame that is too long.
+A worker sends by queues that are its own; where it has none of a port, by one that it shares with others.  Of several a
+frame takes the one with the place of the queue it came from, so that a flow stays in order.  What goes nowhere is counted: a
+port of which this worker has no queue, a ring in which the other side has left no room, a frame that is too long.
 
 Frames that wait for the end of the round stand where they leave already: to wait costs them no copy.  They wait until a
 batch is full, ``batch_max``, which is 1 where each is to leave by itself.
@@ -16,6 +16,8 @@ from __future__ import annotations
 from ..shm.layout import (
     DESCRIPTOR_BYTES,
     FRAME_BYTES,
+    IS_OUTBOX,
+    OUTBOX,
     OUTLET,
     OUTLET_BYTES,
     QUEUE,
@@ -31,15 +33,44 @@ from .stages import frame_at
 from .words import ONE, SIXTEEN, THREE, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
+box_at = memory.record_at(OUTBOX)
 outlet_at = memory.record_at(OUTLET)
 
 _OUTLET, _DESCRIPTOR, _FRAME, _VERDICT = (
     u64(size) for size in (OUTLET_BYTES, DESCRIPTOR_BYTES, FRAME_BYTES, VERDICT_BYTES)
 )
+_IS_OUTBOX = u64(IS_OUTBOX)
 _QUIET, _PARTIAL = u64(FrameFlag.QUIET), u64(FrameFlag.CHECKSUM_PARTIAL)
 _FLAGS_SHIFT = u64(40)
 _SIX, _TWELVE, _FOURTEEN = u64(6), u64(12), u64(14)
 _VLAN_BITS = u64(0xFFF)
+
+
+@kernel
+def _send_aside(views, pipe, box):
+    """Send what waits in an OUTBOX; what did not go was counted as output before, and is now as refused."""
+    memory.seldom()
+    waited = u64(box.count)
+    lost = waited - port_shm.send_aside(box, pipe.worker + ONE)
+    for _ in range(lost):
+        counters.count(views, Reason.OUTPUT_FULL)
+
+
+@kernel
+def _put_aside(views, pipe, loop, marked, i):
+    """Put frame ``i`` of the burst where it waits for a queue that several workers send by."""
+    memory.seldom()
+    box = box_at(marked ^ _IS_OUTBOX)
+    reason = port_shm.put_aside(box, frame_at(loop.frames + i * _FRAME), loop.verdicts + i * _VERDICT)
+    counters.count(views, reason if reason != ZERO else u64(Reason.OUTPUTS))
+    if reason != ZERO:
+        return
+    if box.count >= pipe.batch_max:
+        _send_aside(views, pipe, box)
+    elif box.touched == ZERO:
+        box.touched = ONE
+        memory.set_le64(pipe.touched + (pipe.touched_count << THREE), marked)
+        pipe.touched_count = pipe.touched_count + ONE
 
 
 @inlined
@@ -59,6 +90,9 @@ def _put(views, pipe, loop, address, i):
     frame = frame_at(loop.frames + i * _FRAME)
     if u64(frame.flags) & _PARTIAL != ZERO:
         completion.complete(frame)
+    if address & _IS_OUTBOX != ZERO:
+        _put_aside(views, pipe, loop, address, i)
+        return
     reason = ports.put(address, frame, loop.verdicts + i * _VERDICT)
     if reason != ZERO:
         counters.count(views, reason)
@@ -135,13 +169,19 @@ def as_a_switch(views, pipe, loop, from_index, fields, i, now_s):
 def answer(pipe, loop, address, count):
     """Answer the descriptors of a burst to the queue they came from, but those of which no answer is wanted."""
     memory.apart()
-    if not ports.is_shm(queue_at(address)):
+    queue = queue_at(address)
+    if not ports.is_shm(queue):
+        return
+    shared = u64(queue.shared) != ZERO
+    if not port_shm.lock(queue, address, pipe.worker + ONE):
+        queue.tx_full = queue.tx_full + count
         return
     for i in range(count):
         descriptor = loop.descriptors + u64(i) * _DESCRIPTOR
         if (memory.le64(descriptor + SIXTEEN) >> _FLAGS_SHIFT) & _QUIET != ZERO:
             continue
-        _touch(pipe, address)
+        if not shared:
+            _touch(pipe, address)
         position, there_is_room = port_shm.place(address)
         if not there_is_room:
             continue
@@ -152,14 +192,22 @@ def answer(pipe, loop, address, count):
         tag = memory.le64(descriptor)
         ring.write(place, tag, slot, ZERO, u64(frame.wire_bytes), u64(frame.link), u64(frame.flags))
         ring.write_verdict(place, loop.verdicts + u64(i) * _VERDICT)
+    if shared:
+        ports.tx_burst(address)
+        port_shm.unlock(queue, address)
 
 
 @kernel
-def hand_over(pipe):
+def hand_over(views, pipe):
     """Hand over what was put anywhere."""
     memory.apart()
     for i in range(pipe.touched_count):
         address = memory.le64(pipe.touched + (u64(i) << THREE))
+        if address & _IS_OUTBOX != ZERO:
+            box = box_at(address ^ _IS_OUTBOX)
+            box.touched = ZERO
+            _send_aside(views, pipe, box)
+            continue
         queue_at(address).touched = ZERO
         ports.tx_burst(address)
     pipe.touched_count = ZERO

@@ -7,7 +7,8 @@ For each queue in turn, a burst:
     answer     clients that share memory get frames and verdicts back, as far as they have left room
 
 Where rules hold (kernels/rulebook), the pipeline says what is tracked and where frames go, and the answers have no frames.
-What was output leaves at the end of a round over all queues, or where a batch is full, each queue's frames together.
+What was output leaves at the end of a round over all queues, or where a batch is full, each queue's frames together; while
+there are packets it may wait for longer, ``flush_interval_ns``.
 
 Every descriptor of a client gets its answer, in order; only a fragment's comes later, when its datagram is whole.
 
@@ -43,6 +44,7 @@ from . import (
     futex,
     late,
     memory,
+    moments,
     outputs,
     pipeline,
     port_shm,
@@ -112,8 +114,12 @@ def _answer_fragment(views, loop, number):
     if not ports.is_shm(queue):
         return
     tx = ring.end_at(address + _TX)
+    me = pipeline.pipe_at(loop.pipe).worker + ONE
+    if not port_shm.lock(queue, address, me):
+        return
     if ring.room(tx, ONE) == ZERO:
         queue.tx_full = queue.tx_full + ONE
+        port_shm.unlock(queue, address)
         return
     tag, _, captured, wire, link, flags = ring.fetch(waiting)
     slot = tx.cursor & (tx.slots - ONE)
@@ -125,6 +131,7 @@ def _answer_fragment(views, loop, number):
     queue.wakes = queue.wakes + ring.wake(tx)
     queue.tx_packets = queue.tx_packets + ONE
     queue.tx_bytes = queue.tx_bytes + wire
+    port_shm.unlock(queue, address)
 
 
 @kernel
@@ -165,6 +172,17 @@ def _fetch_late(views, pipe, loop, now_ms):
         pipeline.resume(views, pipe, loop, at, fragments.fragment(views, number) + fragments.VERDICT)
         return address
     return ZERO
+
+
+@kernel
+def _is_time(loop, pipe):
+    """Return whether what was output has waited for long enough; then it waits anew."""
+    memory.seldom()
+    now_ns = moments.now_ns(loop.timeout)
+    if now_ns - pipe.flushed_ns < pipe.flush_interval_ns:
+        return False
+    pipe.flushed_ns = now_ns
+    return True
 
 
 @kernel
@@ -210,10 +228,11 @@ def _round(views, loop, now_ms):
                 count = _set_aside(address, loop, count)
                 _answer_late(views, loop, now_ms)
             if ports.is_shm(queue):
-                port_shm.answer(queue, address, loop, count)
+                port_shm.answer(queue, address, loop, count, pipe.worker + ONE)
         ports.release(address)
     if ruled:
-        outputs.hand_over(pipe)
+        if packets == ZERO or pipe.flush_interval_ns == ZERO or _is_time(loop, pipe):
+            outputs.hand_over(views, pipe)
     elif fragments.waits_for(views):
         _answer_late(views, loop, now_ms)
     return packets

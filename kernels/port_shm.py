@@ -4,6 +4,10 @@
     put        copy a frame into the ring back
     tx_burst   let the client have what was put, and wake it if it sleeps
 
+A client's ring back has one worker that writes it, or several where a port has fewer queues than there are workers: then
+each has an OUTBOX for its frames, and takes the ring's lock for a batch.  Nobody holds two of those locks, or waits for one
+for long; who dies with one leaves it to its successor.
+
 What a client can reach is read once, and nothing that is read there is used as an address or a bound before it was checked.
 A descriptor that cannot be becomes a frame of no bytes, which is refused like any other that ends too early.
 """
@@ -25,12 +29,14 @@ from ..shm.layout import (
 from ..shm.reasons import Reason
 from . import memory, ring, sizes
 from .jit import inlined, kernel
-from .words import ONE, ZERO, u64
+from .words import EIGHT, LOW_32, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
 
-RX, TX = offset(QUEUE, "rx"), offset(QUEUE, "tx")
+RX, TX, LOCK = offset(QUEUE, "rx"), offset(QUEUE, "tx"), offset(QUEUE, "lock")
+LOOKS_MAX = 512
+"""At a lock that another has: of which one in sixteen lets others run."""
 _BURST = u64(POLL_BURST_PACKETS)
 _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
 _FRAME = u64(FRAME_BYTES)
@@ -120,6 +126,30 @@ def say_waiting(address, waiting):
 
 
 # ------------------------------------------------------------------------------------------------ back
+@kernel
+def _take(word, me):
+    """Take the lock at address ``word``; False when it was not had in some ten microseconds, and some turns of others."""
+    memory.seldom()
+    for look in range(LOOKS_MAX):
+        if memory.acquire32(word) == ZERO and memory.swap32(word, ZERO, me):
+            return True
+        ring.breathe(u64(look))
+    return False
+
+
+@inlined
+def lock(queue, address, me):
+    """Have the ring back to oneself, where it is shared; False when it was not to be had, which the caller counts."""
+    return u64(queue.shared) == ZERO or _take(address + LOCK, me)
+
+
+@inlined
+def unlock(queue, address):
+    """Let others have it."""
+    if u64(queue.shared) != ZERO:
+        memory.release32(address + LOCK, ZERO)
+
+
 @inlined
 def place(address):
     """Take the next place in a queue's ring back.
@@ -177,9 +207,25 @@ def tx_burst(address):
     queue.wakes = queue.wakes + ring.wake(tx)
 
 
+@inlined
+def _hand_over(queue, address, tx, count, n):
+    """Hand over ``n`` of ``count`` descriptors that stand in a ring that is ours, and let others have it."""
+    queue.tx_full = queue.tx_full + (count - n)
+    if n != ZERO:
+        ring.produce(tx, n)
+        queue.wakes = queue.wakes + ring.wake(tx)
+        queue.tx_packets = queue.tx_packets + n
+        queue.batches = queue.batches + ONE
+        sizes.count(queue.tx_sizes, n)
+    unlock(queue, address)
+
+
 @kernel
-def answer(queue, address, loop, count):
+def answer(queue, address, loop, count, me):
     """Put the frames of a burst and their verdicts into the ring back, and hand them over."""
+    if not lock(queue, address, me):
+        queue.tx_full = queue.tx_full + count
+        return
     tx = ring.end_at(address + TX)
     n = min(count, ring.room(tx, count))
     bytes_ = ZERO
@@ -194,12 +240,58 @@ def answer(queue, address, loop, count):
         ring.write(at, tag, slot, captured, u64(frame.wire_bytes), u64(frame.link), u64(frame.flags))
         ring.write_verdict(at, loop.verdicts + u64(i) * _VERDICT)
         bytes_ += u64(frame.wire_bytes)
-    queue.tx_full = queue.tx_full + (count - n)
-    if n == ZERO:
-        return
-    ring.produce(tx, n)
-    queue.wakes = queue.wakes + ring.wake(tx)
-    queue.tx_packets = queue.tx_packets + n
     queue.tx_bytes = queue.tx_bytes + bytes_
-    queue.batches = queue.batches + ONE
-    sizes.count(queue.tx_sizes, n)
+    _hand_over(queue, address, tx, count, n)
+
+
+# ------------------------------------------------------------------------------------------------ back, where several send
+@kernel
+def put_aside(box, frame, verdict):
+    """Copy a frame to where it waits for the ring back.
+
+    Args:
+        box: OUTBOX, with room.
+        frame: FRAME.
+        verdict: address of its VERDICT.
+
+    Returns:
+        The Reason why it cannot go, NONE when it can.
+    """
+    memory.apart()
+    captured = u64(frame.captured_bytes)
+    if captured > ring.SLOT:
+        queue_at(box.queue).tx_too_long = queue_at(box.queue).tx_too_long + ONE
+        return u64(Reason.OUTPUT_TOO_LONG)
+    memory.copy(box.bytes + box.count * ring.SLOT, u64(frame.address), captured)
+    at = box.descriptors + box.count * _DESCRIPTOR
+    ring.write(at, _NO_TAG, ZERO, captured, u64(frame.wire_bytes), u64(frame.link), _FORWARDED)
+    ring.write_verdict(at, verdict)
+    box.count = box.count + ONE
+    return u64(Reason.NONE)
+
+
+@kernel
+def send_aside(box, me):
+    """Put the frames of an OUTBOX into the ring back, as far as there is room, and hand them over; returns how many went."""
+    memory.seldom()
+    count, address = u64(box.count), u64(box.queue)
+    queue = queue_at(address)
+    box.count = ZERO
+    if count == ZERO:
+        return ZERO
+    if not lock(queue, address, me):
+        return ZERO
+    tx = ring.end_at(address + TX)
+    n = min(count, ring.room(tx, count))
+    for i in range(n):
+        waiting = box.descriptors + u64(i) * _DESCRIPTOR
+        position = tx.cursor + u64(i)
+        slot = position & (tx.slots - ONE)
+        captured = memory.le64(waiting + EIGHT) >> THIRTY_TWO
+        memory.copy(ring.frame_of(tx, slot), box.bytes + u64(i) * ring.SLOT, captured)
+        at = ring.descriptor_of(tx, position)
+        memory.copy(at, waiting, _DESCRIPTOR)
+        memory.write64(at + EIGHT, slot | (captured << THIRTY_TWO))
+        queue.tx_bytes = queue.tx_bytes + (memory.le64(waiting + SIXTEEN) & LOW_32)
+    _hand_over(queue, address, tx, count, n)
+    return n

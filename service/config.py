@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from ..clients.errors import Exit, ZonetrackError
 from ..shm.layout import CONNECTIONS_MAX, MAX_RETRANS_DEFAULT, UNLIMITED, ZONES_MAX
+from ..shm.queues import BATCH_MAX
 from ..shm.segment import INSTANCE_DEFAULT
 from ..shm.sizing import CONNECTIONS_DEFAULT, EXTENSION_SHARE_DEFAULT, ZONES_IN_USE_DEFAULT
 from . import listening
@@ -131,6 +132,10 @@ class Config:
     fresh: bool = key(switch, False, "discard the table that the last service left")
     drain_ms: int = key(
         number(0, 600_000), 1_000, "what workers have to empty their queues when the service ends", live=True
+    )
+    tx_batch_max: int = key(number(1, BATCH_MAX), BATCH_MAX, "frames that wait for a queue at most; 1: none waits")
+    tx_flush_interval_us: int = key(
+        number(0, 1_000_000), 0, "that they wait while packets come; 0: to the end of a round over all queues"
     )
     hang_ms: int = key(
         number(1_000, 600_000), 10_000, "a worker that makes no turn for so long is killed and replaced", live=True

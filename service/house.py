@@ -81,7 +81,7 @@ def make(config: Config, undo: Undo) -> House:
     Raises:
         SegmentError: there is too little memory, or no right to use it.
         ConfigError: no group is called so.
-    PortError: a port cannot be opened.
+        PortError: a port cannot be opened.
         DoorError: the control socket cannot stand there.
     """
     made = Estate.found(config.instance, config.workers * LINE.itemsize)
@@ -91,7 +91,7 @@ def make(config: Config, undo: Undo) -> House:
         opened.append(one)
         for number, descriptor in enumerate(one.descriptors()):
             made.keep(_of_port(one.name, number), os.dup(descriptor))
-    queues, book, events = Queues(opened, workers=config.workers), Rulebook(config.workers), Events()
+    queues, book, events = Queues(opened, **_sending(config)), Rulebook(config.workers), Events()
     made.keep(QUEUES, os.dup(queues.descriptor))
     made.keep(RULES, os.dup(book.descriptor))
     made.keep(EVENTS, os.dup(events.descriptor))
@@ -123,7 +123,7 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
             opened.append(one)
     except (WrongSize, PortError) as error:  # a client has made it shorter, a device is gone: it has to be opened again
         raise EstateError(taken.instance, "ports as they were opened", str(error)) from None
-    queues = Queues(opened, workers=config.workers, descriptor=os.dup(_needed(taken, QUEUES)))
+    queues = Queues(opened, descriptor=os.dup(_needed(taken, QUEUES)), **_sending(config))
     book = Rulebook(config.workers, os.dup(_needed(taken, RULES)))
     events = Events(os.dup(_needed(taken, EVENTS)))
     for name in (ORDERS, ORDER):
@@ -135,6 +135,15 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
         entrance = door.resume(_path(config), os.dup(listener), config.control.group)
         undo(entrance.close)
     return House(taken, queues, book, events, entrance, _board(queues, taken), _listen(config, taken, undo))
+
+
+def _sending(config: Config) -> dict[str, int]:
+    """Return what queues are to know of the configuration: how many workers there are, and how long frames wait."""
+    return {
+        "workers": config.workers,
+        "batch_max": config.tx_batch_max,
+        "flush_interval_us": config.tx_flush_interval_us,
+    }
 
 
 def _of_site(shown: str) -> str:

@@ -1206,7 +1206,9 @@ QUEUE = np.dtype(
         ("batches", "u8"),  # times that frames were handed over
         ("troubled", "u8"),  # 1: the descriptor has an error that Python must look at
         ("touched", "u8"),  # 1: its worker hands it over at the end of the round
-        ("reserved1", "u8", (3,)),
+        ("lock", "u4"),  # of tx, where it is shared: 0, or number of the worker + 1
+        ("shared", "u4"),  # 1: workers beside its own send by it
+        ("reserved1", "u8", (2,)),
         ("rx_sizes", "u8", (SIZES,)),  # bursts by their size
         ("tx_sizes", "u8", (SIZES,)),  # batches by theirs
         ("reserved2", "u8", (12,)),
@@ -1559,8 +1561,8 @@ PIPE = np.dtype(
         ("rows", "u8"),  # address of u64[DIMENSIONS_MAX]
         ("cache", "u8"),  # address of CACHED[CACHED_MAX]
         ("outlets", "u8"),  # address of OUTLET[port_count + 1], by number of the port
-        ("outlet_queues", "u8"),  # address of u64[..], the addresses of the QUEUEs of this worker, by port
-        ("touched", "u8"),  # address of u64[..], QUEUEs with frames that were not handed over yet
+        ("outlet_queues", "u8"),  # address of u64[..], the QUEUEs and OUTBOXes by which this worker sends, by port
+        ("touched", "u8"),  # address of u64[..], those with frames that were not handed over yet
         ("touched_count", "u8"),
         ("port_count", "u8"),
         ("group", "u8"),  # number of the group in hand
@@ -1569,6 +1571,8 @@ PIPE = np.dtype(
         ("gathered", "u8"),  # packets that are tracked now
         ("queue", "u8"),  # address of the QUEUE that the burst came from
         ("batch_max", "u8"),  # frames that wait for a queue at most before they are handed over
+        ("flush_interval_ns", "u8"),  # that they may wait while there are packets; 0: to the end of the round
+        ("flushed_ns", "u8"),  # when they were handed over last
     ],
     align=True,
 )
@@ -1578,6 +1582,21 @@ STAMPS_MAX = 4096
 OUTLET = np.dtype([("first", "u4"), ("count", "u4")], align=True)
 """Which of its `outlet_queues` a worker sends to a port with.  Private to a process."""
 OUTLET_BYTES = 8
+
+OUTBOX = np.dtype(
+    [
+        ("queue", "u8"),  # address of the QUEUE
+        ("descriptors", "u8"),  # address of DESCRIPTOR[POLL_BURST_PACKETS]
+        ("bytes", "u8"),  # address of POLL_BURST_PACKETS * FRAME_SLOT_BYTES
+        ("count", "u8"),
+        ("touched", "u8"),  # as QUEUE has it
+        ("reserved", "u8", (3,)),
+    ],
+    align=True,
+)
+"""Where frames wait that leave by a queue which several workers send by.  Private to a process."""
+IS_OUTBOX = 1
+"""Bit of an address among the `outlet_queues`: that of an OUTBOX, not of a QUEUE."""
 
 # ---------------------------------------------------------------------------------------------------- what clients are shown
 CONNECTION = np.dtype(

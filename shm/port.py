@@ -209,6 +209,8 @@ class Port:
     def resume(self, queue: np.void) -> None:
         """Say in the rings where we are: whoever was here before may have died between its two stores."""
         for side, name, word in ((RX, "rx", "consumed"), (TX, "tx", "produced")):
+            if side == TX and queue["shared"] and not queue["lock"]:
+                continue  # others may be writing it now; it is as it should be
             place = self.extent.ring(int(queue["index"]), side)[0]
             self.memory[place : place + RING.itemsize].view(RING)[word] = queue[name]["cursor"]
 

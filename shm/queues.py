@@ -33,7 +33,9 @@ from .layout import (
     FRAGMENTS_MAX,
     FRAME,
     FRAME_SLOT_BYTES,
+    IS_OUTBOX,
     LINE_BYTES,
+    OUTBOX,
     OUTLET,
     PASSAGE,
     PIPE,
@@ -130,6 +132,8 @@ class Queues:
         flags: int = FrameFlag.COMMIT,
         workers: int = 1,
         descriptor: int | None = None,
+        batch_max: int = BATCH_MAX,
+        flush_interval_us: int = 0,
     ) -> None:
         """Make them, all at the beginning of their rings; or take them over where they stand.
 
@@ -138,6 +142,8 @@ class Queues:
             flags: FrameFlag bits that their packets may have.
             workers: how many there are.
             descriptor: of the memory of queues of the same ports; it belongs to this object from now on.
+            batch_max: frames that wait for a queue at most.
+            flush_interval_us: that they may wait while there are packets; 0: to the end of a round over all queues.
 
         Raises:
             ValueError: they have more queues than there may be.
@@ -146,6 +152,7 @@ class Queues:
         if len(places) > QUEUES_MAX:
             raise ValueError(f"{len(places)} queues, at most {QUEUES_MAX} are possible")
         self.ports, self.workers = list(ports), workers
+        self.batch_max, self.flush_interval_us = batch_max, flush_interval_us
         size = max(1, len(places)) * QUEUE_BYTES
         self.descriptor = os.memfd_create("zonetrack.queues") if descriptor is None else descriptor
         weakref.finalize(self, os.close, self.descriptor)
@@ -160,6 +167,7 @@ class Queues:
             record["zone"], record["port"], record["index"] = port.zone, number, index
             record["kind"], record["receives"] = port.kind, index < port.queues
             record["frame_flags"] = flags
+            record["shared"] = port.kind == PortKind.SHM and port.queues < workers
             port.lay(record, index)
 
     def __len__(self) -> int:
@@ -238,6 +246,7 @@ class Loop:
         for name, array in self._arrays.items():
             self.record[name] = array.ctypes.data
         self.rules = Rulebook(1) if rules is None else rules
+        self._unlock(worker)
         self.pipe = self._pipe(worker)
         self.record["pipe"] = self.pipe.ctypes.data
         self.record["queue_count"] = len(receiving)
@@ -245,8 +254,19 @@ class Loop:
         for number in numbers:
             record = queues.records[number]
             record["owner"] = owner
-            record["pending"] = record["touched"] = 0  # what the one before us had not handed over is lost with it
+            record["touched"] = 0
+            if not record["shared"]:
+                record["pending"] = 0  # what the one before us had not handed over is lost with it
             self._port_of(record).resume(record)
+
+    def _unlock(self, worker: int) -> None:
+        """Give back the rings that the worker before us had locked when it died."""
+        for record in self.queues.records[self.queues.records["lock"] == worker + 1]:
+            own = self.queues.records[self.queues.number(int(record["port"]), int(record["index"]))]
+            own["pending"] = 0
+            self._port_of(own).lay(own, int(own["index"]))
+            self._port_of(own).resume(own)
+            own["lock"] = 0
 
     def _port_of(self, record: np.void) -> Source:
         return self.queues.ports[int(record["port"])]
@@ -267,10 +287,20 @@ class Loop:
         n, ports = POLL_BURST_PACKETS, len(self.queues.ports)
         pipe = np.zeros(1, PIPE)
         outlets = np.zeros(ports + 1, OUTLET)
-        by_port = [[number for number in self.numbers if self._port(number) == port] for port in range(ports)]
+        by_port = [self._sends_by(port, worker) for port in range(ports)]
         outlets["count"][1:] = [len(own) for own in by_port]
         outlets["first"][1:] = np.cumsum([0, *map(len, by_port)])[:-1]
         order = np.array([number for own in by_port for number in own], "u8")
+        addresses = self._addresses(order)
+        shared = self.queues.records["shared"][order] == 1
+        self._boxes = np.zeros(int(np.count_nonzero(shared)), OUTBOX)
+        self._box_arrays = []
+        for box, address in zip(self._boxes, addresses[shared], strict=True):
+            kept = np.zeros(n, DESCRIPTOR), np.zeros(n * FRAME_SLOT_BYTES, "u1")
+            self._box_arrays.append(kept)
+            box["queue"], box["descriptors"], box["bytes"] = address, kept[0].ctypes.data, kept[1].ctypes.data
+        places = self._boxes.ctypes.data + OUTBOX.itemsize * np.arange(len(self._boxes), dtype="u8")
+        addresses[shared] = places | np.uint64(IS_OUTBOX)
         self._pipe_arrays = {
             "fields": np.zeros(n, FIELDS),
             "passages": np.zeros(n, PASSAGE),
@@ -281,16 +311,29 @@ class Loop:
             "rows": np.zeros(DIMENSIONS_MAX, "u8"),
             "cache": np.zeros(CACHED_MAX, CACHED),
             "outlets": outlets,
-            "outlet_queues": np.uint64(self.queues.records.ctypes.data) + np.uint64(QUEUE_BYTES) * order,
-            "touched": np.zeros(len(self.numbers) + 1, "u8"),
+            "outlet_queues": addresses,
+            "touched": np.zeros(len(self.numbers) + len(self._boxes) + 1, "u8"),
         }
         for name, array in self._pipe_arrays.items():
             pipe[name] = array.ctypes.data
         pipe["published"], pipe["slots"] = self.rules.published_address, self.rules.slots_address
         pipe["acknowledged"], pipe["worker"] = self.rules.acknowledged_address(worker), worker
-        pipe["batch_max"] = BATCH_MAX
+        pipe["batch_max"], pipe["flush_interval_ns"] = self.queues.batch_max, 1_000 * self.queues.flush_interval_us
         pipe["learned"], pipe["port_count"] = self.rules.learned_address, ports
         return pipe
+
+    def _sends_by(self, port: int, worker: int) -> list[int]:
+        """Return the places of a port that a worker sends by: its own, or one that is shared."""
+        own = [number for number in self.numbers if self._port(number) == port]
+        first = self.queues.number(port, 0)
+        count = self.queues.ports[port].places(self.queues.workers)
+        if not own and count and self.queues.records["shared"][first]:
+            place = first + worker % count
+            record = self.queues.records[place]
+            if self._is_whole(place):
+                self._port_of(record).lay(record, int(record["index"]))
+                return [place]
+        return own
 
     def _port(self, number: int) -> int:
         """Return the number of a queue's port, from 0."""

@@ -1,12 +1,18 @@
 """Where frames go: to the ports that rules name, as a switch would, and nowhere but counted."""
 
+import time
+
 import numpy as np
 import pytest
+import tables
 from ports import datagrams, receive, udp
 from ruled import Switch
-from zonetrack.shm.layout import NO_TAG, FrameFlag
-from zonetrack.shm.queues import Loop
+from zonetrack.kernels import port_shm
+from zonetrack.kernels.words import u64
+from zonetrack.shm.layout import FRAME, NO_TAG, FrameFlag, Kind
+from zonetrack.shm.queues import Loop, Queues
 from zonetrack.shm.reasons import Reason
+from zonetrack.shm.rulebook import Rulebook
 
 FRAME_A = udp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5, 53, b"x")
 
@@ -102,3 +108,102 @@ def test_frames_leave_by_the_queue_with_the_place_of_theirs(queue):
         switch.send("a", [FRAME_A], queue=queue)
         switch.poll()
         assert [len(switch.came("b", one)[1]) for one in range(3)] == np.eye(3, dtype=int)[queue].tolist()
+
+
+# ------------------------------------------------------------------------------------------------ several workers
+class Shared(Switch):
+    """Two ports of a queue each, and two workers: the first polls port a, the second port b, and both send to both."""
+
+    def __init__(self, text, **more):
+        super().__init__(2, text, **more)
+        self.queues = Queues(self.ports, workers=2)
+        self.participants = [self.worker, tables.Participant(self.table, Kind.WORKER)]
+        self.rules = Rulebook(2)
+        self.load(text)
+        self.loops = [Loop(self.queues, own, 0, self.rules, number) for number, own in enumerate(self.queues.deal())]
+        for loop in self.loops:
+            loop.record["sleep_ms"] = 0
+
+    def turn(self, number):
+        """Let a worker work."""
+        self.worker, self.loop = self.participants[number], self.loops[number]
+        return self.poll()
+
+
+ACROSS = "in_port=a actions=output:b\nin_port=b actions=output:a,IN_PORT"
+
+
+def test_workers_share_a_queue_where_a_port_has_fewer_than_there_are_of_them():
+    with Shared(ACROSS) as switch:
+        for name in "ab":
+            switch.client(name)
+        assert switch.queues.records["shared"].tolist() == [1, 1]
+        switch.send("a", [FRAME_A] * 40)
+        switch.send("b", [FRAME_A] * 3, tag=70)
+        assert [switch.turn(0), switch.turn(1)] == [40, 3]
+        answers, frames = switch.came("b")
+        assert (len(frames), answers["tag"].tolist()) == (43, [70, 71, 72])
+        answers, frames = switch.came("a")
+        assert (len(frames), answers["tag"].tolist()) == (3, list(range(40)))
+        assert switch.queues.records["lock"].tolist() == [0, 0]
+        assert switch.queues.records["tx_packets"].tolist() == [43, 46]
+        assert counted(switch, Reason.OUTPUT_UNREACHABLE) == 0
+
+
+def test_a_shared_ring_that_is_full_refuses_and_counts():
+    with Shared(ACROSS, slots=8) as switch:
+        switch.client("b")
+        for _ in range(2):
+            switch.send("a", [FRAME_A] * 8, flags=FrameFlag.QUIET)
+            switch.turn(0)
+        assert switch.queues.records["tx_full"].tolist() == [0, 8]
+        assert switch.participants[0].counter(Reason.OUTPUT_FULL) == 8
+        assert len(switch.came("b")[1]) == 8
+
+
+def test_a_ring_that_another_has_is_not_waited_for_and_its_heir_gives_it_back():
+    with Shared(ACROSS) as switch:
+        switch.client("b")
+        switch.queues.records["lock"][1] = 2  # the second worker died with it
+        switch.queues.records["pending"][1] = 5
+        switch.send("a", [FRAME_A], flags=FrameFlag.QUIET)
+        switch.turn(0)
+        assert switch.participants[0].counter(Reason.OUTPUT_FULL) == 1
+        switch.loops[1] = Loop(switch.queues, [1], 0, switch.rules, 1)
+        assert (switch.queues.records["lock"][1], switch.queues.records["pending"][1]) == (0, 0)
+        switch.send("a", [FRAME_A], flags=FrameFlag.QUIET)
+        switch.turn(0)
+        assert len(switch.came("b")[1]) == 1
+
+
+def test_a_frame_too_long_for_a_shared_ring_is_counted():
+    with Shared(ACROSS) as switch:
+        switch.queues.records["shared"][0] = 1
+        box = switch.loops[0]._boxes.view(np.recarray)[0]
+        frame = np.zeros(1, FRAME).view(np.recarray)[0]
+        frame["captured_bytes"] = 2113
+        assert port_shm.put_aside(box, frame, u64(0)) == Reason.OUTPUT_TOO_LONG
+        assert box["count"] == 0
+
+
+# ------------------------------------------------------------------------------------------------ waiting
+def test_frames_wait_while_packets_come_and_leave_when_none_do():
+    with Switch(2, "in_port=a actions=output:b") as switch:
+        switch.client("b")
+        switch.loop.pipe["flush_interval_ns"] = 1 << 60
+        switch.loop.pipe["flushed_ns"] = time.monotonic_ns()
+        switch.send("a", [FRAME_A] * 5, flags=FrameFlag.QUIET)
+        switch.poll(rounds=1)
+        assert switch.came("b")[1] == []
+        switch.poll(rounds=1)
+        assert len(switch.came("b")[1]) == 5
+
+
+def test_frames_leave_when_they_have_waited_for_long_enough():
+    with Switch(2, "in_port=a actions=output:b") as switch:
+        switch.client("b")
+        switch.loop.pipe["flush_interval_ns"] = 1_000
+        switch.send("a", [FRAME_A] * 5, flags=FrameFlag.QUIET)
+        switch.poll(rounds=1)
+        assert len(switch.came("b")[1]) == 5
+        assert switch.loop.pipe["flushed_ns"][0] > 0
