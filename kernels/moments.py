@@ -1,4 +1,4 @@
-"""The moment, where a kernel cannot be given it: what waits for others is handed over after some microseconds.
+"""The moment, where a kernel cannot be given it: frames wait for some microseconds, and records of a capture have a time.
 
 Everything else goes by the `now` of its call.
 """
@@ -14,6 +14,7 @@ from . import futex
 from .jit import JIT, inlined
 from .words import u64
 
+CLOCK_REALTIME = 0
 _SECOND_NS = u64(1_000_000_000)
 i32, i64 = np.int32, np.int64
 
@@ -27,8 +28,19 @@ else:
 
 
 @inlined
-def now_ns(spec):
-    """Return nanoseconds of CLOCK_MONOTONIC, by way of the TIMESPEC at address ``spec``: some 30 ns."""
-    _clock_gettime(i32(futex.CLOCK_MONOTONIC), i64(spec))
+def _read(clock, spec):
+    _clock_gettime(i32(clock), i64(spec))
     at = futex.timespec_at(spec)
     return u64(at.seconds) * _SECOND_NS + u64(at.nanoseconds)
+
+
+@inlined
+def now_ns(spec):
+    """Return nanoseconds of CLOCK_MONOTONIC, by way of the TIMESPEC at address ``spec``: some 30 ns."""
+    return _read(futex.CLOCK_MONOTONIC, spec)
+
+
+@inlined
+def wall_ns(spec):
+    """Return nanoseconds since 1970, likewise."""
+    return _read(CLOCK_REALTIME, spec)

@@ -3,6 +3,8 @@
     kind      rx_burst                         release                     put                      tx_burst
     SHM       copies out of a client's ring    nothing: they are copies    into the ring back       moves its cursor, wakes
     PACKET    walks a block, in place          gives the block back        into a ring, by copy     one system call
+    TAP       reads, a call each               nothing: they are copies    writes it                nothing is left to do
+    PCAP      walks a file, in place           nothing                     into a buffer            one system call
 
 A port of another kind is a room ``port_<kind>`` with these kernels, a row above, and a branch in each function below; what
 opens it, and whatever can go wrong with that, is a room of service/ports.
@@ -23,14 +25,14 @@ from ..shm.layout import (
     FrameFlag,
     PortKind,
 )
-from . import memory, port_packet, port_shm, ring, sizes
+from . import memory, port_packet, port_pcap, port_shm, port_tap, ring, sizes
 from .jit import inlined, kernel
 from .words import ONE, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
 
-_SHM = u64(PortKind.SHM)
+_SHM, _PACKET, _TAP, _PCAP = (u64(kind) for kind in PortKind)
 _FRAME, _DESCRIPTOR, _SLOT = u64(FRAME_BYTES), u64(DESCRIPTOR_BYTES), u64(FRAME_SLOT_BYTES)
 _NO_TAG = u64(NO_TAG)
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
@@ -42,26 +44,42 @@ def is_shm(queue):
     return u64(queue.kind) == _SHM
 
 
+@kernel
+def _is_other_ready(address, kind):
+    memory.seldom()
+    if kind == _TAP:
+        return port_tap.is_ready(address)
+    return port_pcap.is_ready(address)
+
+
 @inlined
 def is_ready(address):
     """Return whether there is something to take from the QUEUE at ``address``."""
-    if is_shm(queue_at(address)):
+    kind = u64(queue_at(address).kind)
+    if kind == _SHM:
         return port_shm.is_ready(address)
-    return port_packet.is_ready(address)
+    if kind == _PACKET:
+        return port_packet.is_ready(address)
+    return _is_other_ready(address, kind)
 
 
 @inlined
 def rx_burst(loop, address):
     """Take a burst from the QUEUE at ``address``; returns how many packets there are now in `loop.frames`."""
-    if is_shm(queue_at(address)):
+    kind = u64(queue_at(address).kind)
+    if kind == _SHM:
         return port_shm.rx_burst(loop, address)
-    return port_packet.rx_burst(loop, address)
+    if kind == _PACKET:
+        return port_packet.rx_burst(loop, address)
+    if kind == _TAP:
+        return port_tap.rx_burst(loop, address)
+    return port_pcap.rx_burst(loop, address)
 
 
 @inlined
 def release(address):
     """Give back what the last burst of a queue was received in."""
-    if not is_shm(queue_at(address)):
+    if u64(queue_at(address).kind) == _PACKET:
         port_packet.release(address)
 
 
@@ -77,9 +95,14 @@ def put(address, frame, verdict):
     Returns:
         The Reason why it did not go, NONE when it did.
     """
-    if is_shm(queue_at(address)):
+    kind = u64(queue_at(address).kind)
+    if kind == _SHM:
         return port_shm.put(address, frame, verdict)
-    return port_packet.put(address, frame)
+    if kind == _PACKET:
+        return port_packet.put(address, frame)
+    if kind == _TAP:
+        return port_tap.put(address, frame)
+    return port_pcap.put(address, frame)
 
 
 @kernel
@@ -89,10 +112,13 @@ def tx_burst(address):
     pending = u64(queue.pending)
     if pending == ZERO:
         return
-    if is_shm(queue):
+    kind = u64(queue.kind)
+    if kind == _SHM:
         port_shm.tx_burst(address)
-    else:
+    elif kind == _PACKET:
         port_packet.tx_burst(address)
+    elif kind == _PCAP:
+        port_pcap.tx_burst(address)
     queue.pending = ZERO
     queue.tx_packets = queue.tx_packets + pending
     queue.batches = queue.batches + ONE

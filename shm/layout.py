@@ -1168,6 +1168,8 @@ class PortKind(IntEnum):
 
     SHM = 0  # clients that attach to its segment
     PACKET = 1  # a network interface, by packet sockets
+    TAP = 2  # a TAP interface, which the service makes
+    PCAP = 3  # capture files
 
 
 SIZES = 6
@@ -1243,7 +1245,9 @@ PLACES = np.dtype(
     ],
     align=True,
 )
-"""What a worker knows of a ring of frames to be sent (TPACKET_V2): QUEUE.tx of a port of kind PACKET."""
+"""What a worker knows of a ring of frames to be sent (TPACKET_V2): QUEUE.tx of a port of kind PACKET.  Of kind PCAP it has
+one place, and `cursor` counts the bytes that stand there.
+"""
 
 POLLED = np.dtype([("descriptor", "i4"), ("events", "i2"), ("came", "i2")], align=True)
 """struct pollfd of poll(2)."""

@@ -67,6 +67,8 @@ SPINS_MAX = 500
 SLEEP_MS = 10
 SLEEP_MS_DEAF = 1
 """The longest sleep of a worker that cannot sleep on all its queues: words of too many rings, or of rings and devices."""
+SLEPT_ON = (PortKind.PACKET, PortKind.TAP)
+"""Kinds of ports whose descriptors say when there is something."""
 _POLLIN = 1
 _FUTEX_32 = 2  # FUTEX2_SIZE_U32, shared between processes
 _SYS_FUTEX_WAITV = 449
@@ -291,7 +293,7 @@ class Loop:
         outlets["count"][1:] = [len(own) for own in by_port]
         outlets["first"][1:] = np.cumsum([0, *map(len, by_port)])[:-1]
         order = np.array([number for own in by_port for number in own], "u8")
-        addresses = self._addresses(order)
+        addresses = self._addresses(order.tolist())
         shared = self.queues.records["shared"][order] == 1
         self._boxes = np.zeros(int(np.count_nonzero(shared)), OUTBOX)
         self._box_arrays = []
@@ -348,7 +350,7 @@ class Loop:
 
     def _polled(self, receiving: Sequence[int]) -> np.ndarray:
         """Return the descriptors to sleep on, and note whose they are."""
-        devices = [number for number in receiving if self.queues.records["kind"][number] != PortKind.SHM]
+        devices = [number for number in receiving if self.queues.records["kind"][number] in SLEPT_ON]
         polled = np.zeros(len(devices), POLLED)
         polled["descriptor"], polled["events"] = self.queues.records["rx_descriptor"][devices], _POLLIN
         self._polled_queues = self._addresses(devices)

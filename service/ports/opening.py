@@ -11,7 +11,9 @@ from ...shm import port
 from ...shm.queues import Source
 from ..config import Config, ConfigError
 from .packet import PacketPort
+from .pcap import PcapPort
 from .specs import PortSpec
+from .tap import TapPort
 
 
 class Opened(Source, AbstractContextManager[Any], Protocol):
@@ -39,6 +41,10 @@ def open_port(spec: PortSpec, instance: str, workers: int, group: int | None = N
     """Open one."""
     if spec.kind == "shm":
         return port.create(instance, spec.name, spec.queues, spec.zone, spec.slots, group)
+    if spec.kind == "tap":
+        return TapPort(spec.device, spec.name, spec.queues, spec.zone)
+    if spec.kind == "pcap":
+        return PcapPort(spec.device, spec.name, spec.zone, workers, **dict(spec.more))
     return PacketPort(spec.device, spec.name, spec.queues, spec.zone, workers, **dict(spec.more))
 
 

@@ -15,7 +15,7 @@ import mmap
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ...shm.layout import BLOCKS, PLACES, PortKind
 from .. import log
 from . import interface, steering
 from .errors import PortError, because
+from .programs import filter_program
 
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP, PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION = 1, 5, 6, 10
@@ -53,12 +54,6 @@ fragments and errors that belong to them."""
 _AVAILABLE, _SEND_REQUEST, _TO_USER = 0, 1, 1
 _PLACES, _STATISTICS = struct.Struct("4I"), struct.Struct("3I")
 _log = log.logger("port")
-
-
-def _filter(instructions: list[tuple[int, int, int, int]]) -> tuple[bytes, Any]:
-    """Return a struct sock_fprog, and what has to be kept as long as it is used."""
-    code = np.frombuffer(b"".join(struct.pack("HBBI", *one) for one in instructions), "u1").copy()
-    return struct.pack("HxxxxxxQ", len(instructions), code.ctypes.data), code
 
 
 class PacketPort:
@@ -193,7 +188,7 @@ class PacketPort:
             self._rx[0].setsockopt(SOL_PACKET, PACKET_FANOUT, struct.pack("I", (mode | flags) << 16))
             group = self._rx[0].getsockopt(SOL_PACKET, PACKET_FANOUT) & 0xFFFF
             if mode == FANOUT_CBPF:
-                program, kept = _filter(steering.assemble(steering.PROGRAM))
+                program, kept = filter_program(steering.assemble(steering.PROGRAM))
                 self._rx[0].setsockopt(SOL_PACKET, PACKET_FANOUT_DATA, program)
                 del kept
             for other in self._rx[1:]:
@@ -316,7 +311,7 @@ class PacketPort:
 
     def close(self) -> None:
         """Receive no more: what is in the rings already is still there."""
-        program, kept = _filter([(steering.RET_K, 0, 0, 0)])
+        program, kept = filter_program([(steering.RET_K, 0, 0, 0)])
         for one in self._rx:
             one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
         del kept

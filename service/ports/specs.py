@@ -2,20 +2,24 @@
 
 shm:NAME[,queues=N][,zone=Z][,slots=N]
 afpacket:INTERFACE[,queues=N][,zone=Z][,fanout=addresses|flows][,ring_mb=N][,retire_ms=N][,outgoing=on][,name=NAME]
+tap:INTERFACE[,queues=N][,zone=Z][,name=NAME]
+pcap:FILE[,out=FILE][,zone=Z][,name=NAME]
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...shm.layout import PORT_SLOTS_MAX, QUEUES_MAX, ZONES_MAX
 from ...shm.port import SLOTS_DEFAULT, SLOTS_MIN
 from .interface import NAME_BYTES_MAX
 
-SPEC = "shm:NAME or afpacket:INTERFACE, each with [,queues=N][,zone=Z]"
+SPEC = "shm:NAME, afpacket:INTERFACE, tap:INTERFACE or pcap:FILE, with [,queues=N][,zone=Z]"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+FILE = re.compile(r"[^,]+")
 INTERFACE = re.compile(rf"[^\s/:,]{{1,{NAME_BYTES_MAX}}}")
 FANOUTS = ("addresses", "flows")
 RING_MB_MAX = 1024
@@ -37,8 +41,9 @@ class PortSpec(NamedTuple):
     def __str__(self) -> str:
         own = (("slots", self.slots),) if self.kind == "shm" else self.more
         called = "" if self.kind == "shm" else f",name={self.name}"
+        queues = "" if self.kind == "pcap" else f",queues={self.queues}"
         rest = "".join(f",{key}={plain(value)}" for key, value in own)
-        return f"{self.kind}:{self.device or self.name},queues={self.queues},zone={self.zone}{rest}{called}"
+        return f"{self.kind}:{self.device or self.name}{queues},zone={self.zone}{rest}{called}"
 
 
 def plain(value: Any) -> str:
@@ -79,6 +84,12 @@ def _name(value: str) -> str:
     return value
 
 
+def _file(value: str) -> str:
+    if not value:
+        raise ValueError("expected the name of a file")
+    return value
+
+
 class Kind(NamedTuple):
     """What a kind of port takes."""
 
@@ -100,6 +111,8 @@ KINDS = {
             "outgoing": _switch,
         },
     ),
+    "tap": Kind(INTERFACE, COMMON | {"name": _name}),
+    "pcap": Kind(FILE, {"zone": COMMON["zone"], "name": _name, "out": _file}),
 }
 
 
@@ -126,7 +139,9 @@ def read(spec: Any) -> PortSpec:
         except ValueError as error:
             raise ValueError(f"{key} of {head}: {error}") from None
     common = {key: found.pop(key) for key in ("queues", "zone", "slots") if key in found}
-    called = found.pop("name", device)
+    called = found.pop("name", Path(device).stem if kind == "pcap" else device)
+    if kind == "pcap" and device == "-" and "out" not in found:
+        raise ValueError(f"{head}: '-' is no file to read, so say out=FILE")
     if not NAME.fullmatch(called):
         raise ValueError(f"{head}: {called!r} cannot be the name of a port; say name=NAME")
     if kind == "shm":

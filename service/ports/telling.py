@@ -14,12 +14,15 @@ import numpy as np
 from ...shm.layout import PortKind
 from ...shm.queues import Queues
 
-KINDS = {PortKind.SHM: "shm", PortKind.PACKET: "afpacket"}
+KINDS = {PortKind.SHM: "shm", PortKind.PACKET: "afpacket", PortKind.TAP: "tap", PortKind.PCAP: "pcap"}
 COMMON = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bursts", "batches")
 """Counters of a queue of any kind."""
+DEVICE = ("rx_dropped", "rx_truncated", "tx_too_long", "tx_failed")
 OWN = {
     PortKind.SHM: ("bad_slots", "bad_lengths", "tx_too_long", "wakes"),
-    PortKind.PACKET: ("rx_dropped", "rx_truncated", "tx_too_long", "tx_failed"),
+    PortKind.PACKET: DEVICE,
+    PortKind.TAP: DEVICE,
+    PortKind.PCAP: DEVICE,
 }
 
 

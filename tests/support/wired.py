@@ -1,7 +1,4 @@
-"""Network interfaces as ports, in this very process: a table, one worker, and frames that went over a wire.
-
-Beside them may stand ports in shared memory, whose clients are of this process too.
-"""
+"""Devices as ports, in this very process: a table, one worker, the rules, and whatever frames a test sends there."""
 
 import contextlib
 import itertools
@@ -9,7 +6,7 @@ import os
 import time
 
 import tables
-from wires import Wires
+from wires import Wires, run
 from zonetrack.clients.port import Queue
 from zonetrack.kernels import poll
 from zonetrack.kernels.words import u64
@@ -25,28 +22,22 @@ TURNS_MAX = 2000
 _numbers = itertools.count(1)
 
 
-class Gateway:
-    """Ports called near0, near1, ... that frames of a test come to, and the rules that they meet."""
+class Devices:
+    """Ports that were opened, the rules that their packets meet, and one worker."""
 
-    def __init__(self, ports=1, text="", connections=500, shared=(), mtu=1500, **options):
-        self.wires = Wires(ports, mtu)
+    run = staticmethod(run)
+
+    def __init__(self, ports, text="", connections=500):
         self.house = contextlib.ExitStack()
-        self.house.enter_context(self.wires)
+        self.ports = [self.house.enter_context(one) for one in ports]
         self.table = tables.small(connections)
         self.worker = tables.Participant(self.table, Kind.WORKER)
-        self.ports = [self.house.enter_context(PacketPort(f"near{number}", **options)) for number in range(ports)]
-        self.instance = f"gateway-{os.getpid()}-{next(_numbers)}"
-        self.ports += [self.house.enter_context(port.create(self.instance, name, slots=64)) for name in shared]
         self.rules = Rulebook(1)
         self.queues = Queues(self.ports)
         self.take_over()
         if text:
             names = Names({made.name: number + 1 for number, made in enumerate(self.ports)})
             self.rules.publish(rules_compile.compile_rules(rules_text.read(text, names)))
-
-    def client(self, name):
-        """Return the client of a port in shared memory."""
-        return self.house.enter_context(Queue(name, 0, self.instance))
 
     def take_over(self):
         """Be the next worker, where the one before is dead."""
@@ -72,3 +63,23 @@ class Gateway:
 
     def __exit__(self, *exception):
         self.house.close()
+
+
+class Gateway(Devices):
+    """Interfaces called near0, near1, ... at whose other ends a test is, and ports in shared memory with clients of it."""
+
+    def __init__(self, ports=1, text="", connections=500, shared=(), mtu=1500, **options):
+        self.wires = Wires(ports, mtu)
+        self.instance = f"gateway-{os.getpid()}-{next(_numbers)}"
+        try:
+            opened = [PacketPort(f"near{number}", **options) for number in range(ports)]
+            opened += [port.create(self.instance, name, slots=64) for name in shared]
+            super().__init__(opened, text, connections)
+        except BaseException:
+            self.wires.__exit__()
+            raise
+        self.house.enter_context(self.wires)
+
+    def client(self, name):
+        """Return the client of a port in shared memory."""
+        return self.house.enter_context(Queue(name, 0, self.instance))

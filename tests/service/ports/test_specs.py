@@ -14,6 +14,9 @@ from zonetrack.service.ports.specs import PortSpec
         ("shm:lab,queues=2,zone=5", PortSpec("shm", "lab", 2, 5)),
         ("shm:lab,slots=64", PortSpec("shm", "lab", slots=64)),
         ("afpacket:eth0", PortSpec("afpacket", "eth0", device="eth0")),
+        ("tap:t0,queues=2", PortSpec("tap", "t0", 2, device="t0")),
+        ("pcap:/tmp/a.pcap,zone=3", PortSpec("pcap", "a", zone=3, device="/tmp/a.pcap")),
+        ("pcap:-,out=b.pcap,name=b", PortSpec("pcap", "b", device="-", more=(("out", "b.pcap"),))),
         (
             "afpacket:eth0.7,queues=4,zone=7,name=wan,fanout=flows,outgoing=on,ring_mb=64",
             PortSpec(
@@ -36,13 +39,15 @@ def test_specs_are_read(text, spec):
     ("text", "words"),
     [
         (7, "found 7"),
-        ("lab", "expected a port as shm:NAME or afpacket:INTERFACE"),
+        ("lab", "expected a port as shm:NAME, afpacket:INTERFACE, tap:INTERFACE or pcap:FILE"),
         ("shm:", "found 'shm:'"),
         ("wifi:a", "found 'wifi:a'"),
         ("shm:a,speed=1", "found 'speed=1' in 'shm:a,speed=1'; shm takes queues, zone, slots"),
         ("shm:a,zone=1,zone=2", "found 'zone=2'"),
         ("shm:a,slots=100", "slots of shm:a: expected a power of two, found 100"),
         ("shm:a,zone=65536", "zone of shm:a: expected a whole number from 0 to 65,535"),
+        ("pcap:-", "'-' is no file to read, so say out=FILE"),
+        ("pcap:a.pcap,queues=2", "pcap takes zone, name, out"),
         ("afpacket:a,slots=4", "found 'slots=4'"),
         ("afpacket:interface-with-a-long-name", "found 'afpacket:interface-with-a-long-name'"),
         ("afpacket:eth0.7", "'eth0.7' cannot be the name of a port; say name=NAME"),

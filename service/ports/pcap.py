@@ -1,0 +1,163 @@
+"""Capture files as a port: one whose packets come in, one that what goes out is written to.
+
+The file that is read, pcap or pcapng, is walked once, as fast as its packets are taken: for tests, and for what a firewall
+would have made of a capture.  Where the walk stands is known to all processes of the service, so the next worker goes on
+there.  The file that is written is a pcap of nanoseconds, begun anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+from typing import Self
+
+import numpy as np
+
+from ...kernels import capture as walk
+from ...kernels.capture import FAULTS, Fault
+from ...shm.layout import (
+    CAPTURE,
+    INTERFACE,
+    INTERFACES_MAX,
+    PLACES,
+    POLL_BURST_PACKETS,
+    FrameFlag,
+    PortKind,
+)
+from .errors import PortError, because
+
+BUFFER_BYTES = 1 << 18
+"""Of a worker: the longest frame four times, or 32 of the usual ones many times over."""
+HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1)
+"""Of a pcap file of nanoseconds, of Ethernet frames."""
+
+
+class PcapPort:
+    """A file that is read, and one that is written; either may be missing."""
+
+    kind = PortKind.PCAP
+
+    def __init__(self, device: str, name: str, zone: int = 0, workers: int = 1, out: str = "") -> None:
+        """Open it.
+
+        Args:
+            device: the file that is read; ``-``: none.
+            name: of the port.
+            zone: of all packets that come from it.
+            workers: each has a buffer.
+            out: the file that is written, where there is one.
+
+        Raises:
+            PortError: it cannot be.
+        """
+        self.name, self.zone, self.device, self.out = name, zone, device, out
+        self._spec = f"pcap:{device}"
+        self._house = contextlib.ExitStack()
+        self._walk = np.frombuffer(mmap.mmap(-1, CAPTURE.itemsize), CAPTURE).view(np.recarray)[0]
+        self._interfaces = np.frombuffer(mmap.mmap(-1, INTERFACES_MAX * INTERFACE.itemsize), INTERFACE)
+        self._times = np.frombuffer(mmap.mmap(-1, 8 * POLL_BURST_PACKETS), "u8")
+        self._bytes = np.zeros(0, "u1")
+        self._out = -1
+        try:
+            if device != "-":
+                self._read()
+            if out:
+                self._write()
+        except BaseException:
+            self._house.close()
+            raise
+        buffers = self.places(workers) if out else 0
+        self._buffers = np.frombuffer(mmap.mmap(-1, max(1, buffers) * BUFFER_BYTES), "u1")
+
+    def _read(self) -> None:
+        try:
+            with open(self.device, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                # copy on write: a packet that is changed is changed here alone
+                self._bytes = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY), "u1")
+        except OSError as error:
+            raise because(self._spec, f"reading {self.device}", error) from error
+        except ValueError as error:  # nothing can be mapped
+            raise PortError(f"port {self._spec}: the file is empty") from error
+        made = self._walk
+        made["address"], made["bytes"] = self._bytes.ctypes.data, self._bytes.size
+        made["interfaces"] = self._interfaces.ctypes.data
+        made["zone"], made["frame_flags"] = self.zone, FrameFlag.COMMIT | FrameFlag.IN_PLACE
+        walk.begin(made)
+        if made["fault"] != Fault.NONE:
+            raise PortError(f"port {self._spec}: {FAULTS[Fault(made['fault'])]}")
+
+    def _write(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        try:
+            self._out = os.open(self.out, flags, 0o644)
+            self._house.callback(os.close, self._out)
+            os.write(self._out, HEADER)
+        except OSError as error:
+            raise because(self._spec, f"writing {self.out}", error) from error
+
+    # ------------------------------------------------------------------------------------------------ the service's
+    @property
+    def queues(self) -> int:
+        """How many queues packets come from."""
+        return int(self.device != "-")
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of its buffers."""
+        return self._buffers.size
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its memory can be touched: a file that is read must not be made shorter meanwhile."""
+        return True
+
+    def places(self, workers: int) -> int:
+        """Return how many places it has: one for each worker."""
+        return max(1, workers)
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptor of the file that is written, where there is one."""
+        return [self._out] if self.out else []
+
+    def lay(self, queue: np.void, index: int) -> None:
+        """Fill in where the walk and the buffer of a place are."""
+        rx = queue["rx"].view([("walk", "u8"), ("times", "u8"), ("reserved", "u8", (6,))])
+        if index < self.queues:
+            rx["walk"], rx["times"] = self._walk.__array_interface__["data"][0], self._times.ctypes.data
+        if self.out:
+            places = queue["tx"].view(PLACES)
+            places["places"], places["place_bytes"] = self._buffers.ctypes.data + index * BUFFER_BYTES, BUFFER_BYTES
+            places["count"] = 1
+            queue["tx_descriptor"] = self._out
+
+    def resume(self, queue: np.void) -> None:
+        """Go on: what a worker that died had not written is lost with it."""
+        queue["tx"].view(PLACES)["cursor"] = 0
+
+    def about(self) -> dict[str, object]:
+        """Return what is told of it."""
+        fault = Fault(self._walk["fault"])
+        wrong = "" if fault in (Fault.NONE, Fault.END) else FAULTS[fault]
+        return {"device": self.device, "out": self.out, "ended": fault != Fault.NONE, "fault": wrong}
+
+    def look(self, queue: np.void) -> None:
+        """See to nothing."""
+
+    def close(self) -> None:
+        """Read no more."""
+        self._walk["fault"] = Fault.END
+
+    def unlink(self) -> None:
+        """Close the file that is written."""
+        self._house.close()
+
+    def __enter__(self) -> Self:
+        """Close it at the end of the block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.unlink()
