@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from . import address, report
+from . import address, forward_command, report
 from .errors import ZonetrackError
 
 if TYPE_CHECKING:
@@ -201,7 +201,10 @@ def warm(kind: str) -> None:
     from ..service import warmup
     from . import nat_trial, rules_trial, trial
 
-    load = {"translated": nat_trial.warm, "ruled": rules_trial.warm}.get(kind, trial.warm)
+    if kind == "forward":
+        from .forward_trial import warm as load
+    else:
+        load = {"translated": nat_trial.warm, "ruled": rules_trial.warm}.get(kind, trial.warm)
     warmup.ensure()
     if not jit.CACHED:
         load()
@@ -339,6 +342,9 @@ def _add(row: Row) -> None:
 
 for _row in ROWS:
     _add(_row)
+
+
+command.add_command(forward_command.command)
 
 
 @command.command()

@@ -1,6 +1,6 @@
 """Ports that are capture files: packets come out of one as fast as they are taken, and go into another.
 
-    rx_burst   walk the file that is read, in place (kernels/capture)
+    rx_burst   describe the next packets of the file that is read, in place
     put        write a record into a buffer
     tx_burst   append the buffer to the file that is written, whole records by one call
 
@@ -11,7 +11,6 @@ each has a buffer of its own, and the system lets one append at a time.
 from __future__ import annotations
 
 from ..shm.layout import (
-    CAPTURE,
     FRAME,
     FRAME_BYTES,
     PLACES,
@@ -21,53 +20,45 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import capture, memory, moments, sizes, sockets
+from . import memory, moments, sizes, sockets
 from .jit import inlined, kernel
 from .words import EIGHT, FOUR, ONE, SIXTEEN, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
-capture_at = memory.record_at(CAPTURE)
 places_at = memory.record_at(PLACES)
 
 RX, TX = offset(QUEUE, "rx"), offset(QUEUE, "tx")
-"""RX is the address of a CAPTURE, and of u64[..] for its times."""
+"""Both PLACES: of the file that is read, `places` are FRAME[count], and `cursor` is how many were taken."""
 _SPARE = TX + offset(PLACES, "reserved")
 _BURST = u64(POLL_BURST_PACKETS)
 _FRAME = u64(FRAME_BYTES)
 _ETHERNET = u64(Link.ETHERNET)
 _RECORD_BYTES, _TWELVE = SIXTEEN, u64(12)
 _SECOND_NS = u64(1_000_000_000)
-_RECORDS_BUDGET = u64(4096)
-"""Records that are looked at for a burst: there are such without a packet."""
-
-
-@inlined
-def _walk(address):
-    return capture_at(memory.le64(address + RX))
 
 
 @inlined
 def is_ready(address):
     """Return whether the file that is read by the QUEUE at ``address`` has more."""
-    return u64(_walk(address).fault) == ZERO
+    walk = places_at(address + RX)
+    return walk.cursor < walk.count
 
 
 @kernel
 def rx_burst(loop, address):
     """Take a burst out of the file; returns how many packets there are now in `loop.frames`."""
     memory.apart()
-    walk = _walk(address)
-    if u64(walk.fault) != ZERO:
+    walk = places_at(address + RX)
+    if walk.cursor >= walk.count:
         return ZERO
-    count = u64(capture.next_frames(walk, loop.frames, memory.le64(address + RX + EIGHT), _BURST, _RECORDS_BUDGET))
-    if count == ZERO:
-        return ZERO
+    count = min(_BURST, walk.count - walk.cursor)
+    memory.copy(loop.frames, walk.places + walk.cursor * _FRAME, count * _FRAME)
+    walk.cursor = walk.cursor + count
     queue = queue_at(address)
     bytes_ = ZERO
     for i in range(count):
         frame = frame_at(loop.frames + u64(i) * _FRAME)
-        frame.action = ZERO
         if u64(frame.captured_bytes) < u64(frame.wire_bytes):
             queue.rx_truncated = queue.rx_truncated + ONE
         bytes_ += u64(frame.wire_bytes)

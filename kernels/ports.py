@@ -4,7 +4,7 @@
     SHM       copies out of a client's ring    nothing: they are copies    into the ring back       moves its cursor, wakes
     PACKET    walks a block, in place          gives the block back        into a ring, by copy     one system call
     TAP       reads, a call each               nothing: they are copies    writes it                nothing is left to do
-    PCAP      walks a file, in place           nothing                     into a buffer            one system call
+    PCAP      walks an index, in place          nothing                     into a buffer            one system call
 
 A port of another kind is a room ``port_<kind>`` with these kernels, a row above, and a branch in each function below; what
 opens it, and whatever can go wrong with that, is a room of service/ports.

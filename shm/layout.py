@@ -1246,7 +1246,7 @@ PLACES = np.dtype(
     align=True,
 )
 """What a worker knows of a ring of frames to be sent (TPACKET_V2): QUEUE.tx of a port of kind PACKET.  Of kind PCAP it has
-one place, and `cursor` counts the bytes that stand there.
+one place, and `cursor` counts the bytes that stand there; and QUEUE.rx are the FRAMEs of a file.
 """
 
 POLLED = np.dtype([("descriptor", "i4"), ("events", "i2"), ("came", "i2")], align=True)

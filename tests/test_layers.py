@@ -56,6 +56,15 @@ RULES = {
     "clients": Rule(("clients",), ("click", "rich", "msgpack", "numpy"), ("numba",)),
 }
 
+FORWARDERS = Rule(
+    (
+        *("clients", "kernels", "shm"),
+        *(f"service.{room}" for room in ("warmup", "crew", "ports", "rules", "rules_text", "rules_compile")),
+    ),
+    ("numpy", "click"),
+)
+"""Clients that are a gateway themselves, with ports and rules."""
+
 DRIVERS = Rule(("clients", "kernels", "shm", "service.warmup", "service.crew"), ("numpy", "click", "rich"))
 """Clients that drive the table themselves: they warm up and fork workers as a replay does."""
 
@@ -74,6 +83,7 @@ ROOM_RULES = {
     **{f"clients/{room}": Rule(("clients", "kernels", "shm"), ("numpy",)) for room in ("port", "sending")},
     "clients/columns": Rule(("clients",), ("numpy", "pyarrow")),  # of an extra, imported where it is used
     "clients/send_command": SENDERS,
+    **{f"clients/{room}": FORWARDERS for room in ("forward_trial", "forward_traffic", "forward_command")},
     "clients/top_screen": Rule(("clients",), ("rich", "textual")),  # imported when a person is looking
     "clients/explain_command": Rule(("clients", "service.explaining", "service.warmup"), ("click",)),
     **{

@@ -1,8 +1,8 @@
 """Capture files as a port: one whose packets come in, one that what goes out is written to.
 
-The file that is read, pcap or pcapng, is walked once, as fast as its packets are taken: for tests, and for what a firewall
-would have made of a capture.  Where the walk stands is known to all processes of the service, so the next worker goes on
-there.  The file that is written is a pcap of nanoseconds, begun anew.
+The file that is read, pcap or pcapng, must be right to its end: its packets are found when it is opened (32 bytes for each),
+and come once, as fast as they are taken: for tests, and for what a firewall would have made of a capture.  The file that is
+written is a pcap of nanoseconds, begun anew.
 """
 
 from __future__ import annotations
@@ -15,17 +15,8 @@ from typing import Self
 
 import numpy as np
 
-from ...kernels import capture as walk
-from ...kernels.capture import FAULTS, Fault
-from ...shm.layout import (
-    CAPTURE,
-    INTERFACE,
-    INTERFACES_MAX,
-    PLACES,
-    POLL_BURST_PACKETS,
-    FrameFlag,
-    PortKind,
-)
+from ...shm.layout import FRAME, PLACES, FrameFlag, PortKind
+from ..captures import Capture, CaptureError
 from .errors import PortError, because
 
 BUFFER_BYTES = 1 << 18
@@ -55,10 +46,8 @@ class PcapPort:
         self.name, self.zone, self.device, self.out = name, zone, device, out
         self._spec = f"pcap:{device}"
         self._house = contextlib.ExitStack()
-        self._walk = np.frombuffer(mmap.mmap(-1, CAPTURE.itemsize), CAPTURE).view(np.recarray)[0]
-        self._interfaces = np.frombuffer(mmap.mmap(-1, INTERFACES_MAX * INTERFACE.itemsize), INTERFACE)
-        self._times = np.frombuffer(mmap.mmap(-1, 8 * POLL_BURST_PACKETS), "u8")
-        self._bytes = np.zeros(0, "u1")
+        self._bytes, self._frames = np.zeros(0, "u1"), np.zeros(0, FRAME)
+        self._reader: np.void | None = None
         self._out = -1
         try:
             if device != "-":
@@ -72,22 +61,19 @@ class PcapPort:
         self._buffers = np.frombuffer(mmap.mmap(-1, max(1, buffers) * BUFFER_BYTES), "u1")
 
     def _read(self) -> None:
+        """Map the file, and find its packets."""
+        flags = FrameFlag.COMMIT | FrameFlag.IN_PLACE
         try:
-            with open(self.device, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
+            with Capture(self.device, self.zone, flags) as capture, open(self.device, "rb") as file:
+                found = [frames.copy() for frames, _ in capture.slices()]
+                capture.check()
                 # copy on write: a packet that is changed is changed here alone
+                size = os.fstat(file.fileno()).st_size
                 self._bytes = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY), "u1")
-        except OSError as error:
-            raise because(self._spec, f"reading {self.device}", error) from error
-        except ValueError as error:  # nothing can be mapped
-            raise PortError(f"port {self._spec}: the file is empty") from error
-        made = self._walk
-        made["address"], made["bytes"] = self._bytes.ctypes.data, self._bytes.size
-        made["interfaces"] = self._interfaces.ctypes.data
-        made["zone"], made["frame_flags"] = self.zone, FrameFlag.COMMIT | FrameFlag.IN_PLACE
-        walk.begin(made)
-        if made["fault"] != Fault.NONE:
-            raise PortError(f"port {self._spec}: {FAULTS[Fault(made['fault'])]}")
+                self._frames = np.concatenate([np.zeros(0, FRAME), *found])
+                self._frames["address"] += np.uint64(self._bytes.ctypes.data) - capture.walk["address"]
+        except CaptureError as error:
+            raise PortError(f"port {self._spec}: {error}") from error
 
     def _write(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
@@ -106,8 +92,8 @@ class PcapPort:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of its buffers."""
-        return self._buffers.size
+        """Bytes of its buffers, and of what is known of its packets."""
+        return self._buffers.size + self._frames.nbytes
 
     @property
     def is_whole(self) -> bool:
@@ -124,9 +110,10 @@ class PcapPort:
 
     def lay(self, queue: np.void, index: int) -> None:
         """Fill in where the walk and the buffer of a place are."""
-        rx = queue["rx"].view([("walk", "u8"), ("times", "u8"), ("reserved", "u8", (6,))])
         if index < self.queues:
-            rx["walk"], rx["times"] = self._walk.__array_interface__["data"][0], self._times.ctypes.data
+            walk = queue["rx"].view(PLACES)
+            walk["places"], walk["count"] = self._frames.ctypes.data, len(self._frames)
+            self._reader = walk
         if self.out:
             places = queue["tx"].view(PLACES)
             places["places"], places["place_bytes"] = self._buffers.ctypes.data + index * BUFFER_BYTES, BUFFER_BYTES
@@ -139,16 +126,17 @@ class PcapPort:
 
     def about(self) -> dict[str, object]:
         """Return what is told of it."""
-        fault = Fault(self._walk["fault"])
-        wrong = "" if fault in (Fault.NONE, Fault.END) else FAULTS[fault]
-        return {"device": self.device, "out": self.out, "ended": fault != Fault.NONE, "fault": wrong}
+        ended = self._reader is None or bool(self._reader["cursor"] >= self._reader["count"])
+        return {"device": self.device, "out": self.out, "ended": ended}
 
     def look(self, queue: np.void) -> None:
         """See to nothing."""
 
     def close(self) -> None:
         """Read no more."""
-        self._walk["fault"] = Fault.END
+        if self._reader is not None:
+            self._reader["count"] = 0
+        self._frames = self._frames[:0]
 
     def unlink(self) -> None:
         """Close the file that is written."""

@@ -94,6 +94,9 @@ class Wires:
             run("ip", "link", "add", f"near{number}", "type", "veth", "peer", "name", f"far{number}")
             for end in ("near", "far"):
                 run("ip", "link", "set", f"{end}{number}", "mtu", str(mtu), "arp", "off", "up")
+            with raw(f"near{number}") as near, raw(f"far{number}") as far:
+                prove(near, far)
+                prove(far, near)
         self.ends = [self._house.enter_context(raw(f"far{number}")) for number in range(count)]
 
     def send(self, frames, wire=0):
@@ -121,6 +124,19 @@ class Wires:
 
     def __exit__(self, *exception):
         self._house.close()
+
+
+def prove(one, other):
+    """Send frames until one comes: an interface drops them until the system has seen that its wire is there."""
+    other.settimeout(0.02)
+    for _ in range(1000):
+        one.send(bytes(60))
+        with contextlib.suppress(TimeoutError):
+            other.recv(100)
+            break
+    else:
+        raise AssertionError("nothing comes over the wire")
+    other.settimeout(TIMEOUT_S)
 
 
 def raw(name):

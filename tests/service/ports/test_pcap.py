@@ -20,7 +20,7 @@ def test_each_worker_has_a_buffer_and_one_the_file_that_is_read(file, tmp_path):
         queues = Queues([made], workers=2)
         assert queues.records["receives"].tolist() == [1, 0]
         assert len(set(queues.records["tx"]["ring"].tolist())) == 2
-        assert made.about() == {"device": file, "out": str(tmp_path / "out.pcap"), "ended": False, "fault": ""}
+        assert made.about() == {"device": file, "out": str(tmp_path / "out.pcap"), "ended": False}
         made.close()
         assert made.about()["ended"]
     assert (tmp_path / "out.pcap").read_bytes() == HEADER
@@ -28,7 +28,12 @@ def test_each_worker_has_a_buffer_and_one_the_file_that_is_read(file, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "No such file"), (b"", "the file is empty"), (b"what is this thing here?", "port pcap:")],
+    [
+        (None, "No such file"),
+        (b"", "empty"),
+        (b"what is this thing here?", "byte 0"),
+        (capture_files.pcap([])[0] + b"x", "byte 24"),
+    ],
 )
 def test_a_file_that_is_no_capture_is_refused(tmp_path, content, words):
     if content is not None:

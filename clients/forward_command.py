@@ -1,0 +1,93 @@
+"""``zonetrack load forward``: packets through a gateway, in namespaces that are made for it and gone after it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+TOPOLOGIES = ("pp", "pv", "pvp", "vv")
+FLOWS = "10,32,50,100,500,1000"
+SIZE_MIN, SIZE_MAX = 64, 1518
+COLUMNS = (
+    ("flows", "flows"),
+    ("batching", "batching"),
+    ("packets_per_second", "packets/s"),
+    ("packets_per_cpu_second", "per CPU s"),
+    ("min_us", "min us"),
+    ("avg_us", "avg us"),
+    ("p50_us", "p50 us"),
+    ("p99_us", "p99 us"),
+    ("max_us", "max us"),
+    ("unaccounted", "unaccounted"),
+)
+
+
+class Flows(click.ParamType):
+    """Numbers with commas between them."""
+
+    name = "flows"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Return the numbers."""
+        if isinstance(value, list):
+            return value
+        try:
+            found = [int(one) for one in value.split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is no list of numbers, such as {FLOWS}", param, ctx)
+        if not all(1 <= one <= 10_000 for one in found):
+            self.fail(f"{value!r}: 1 to 10,000 flows", param, ctx)
+        return found
+
+
+@click.command("forward")
+@click.option("--topology", type=click.Choice(TOPOLOGIES), default="pp", show_default=True, help="p: a wire, v: shm.")
+@click.option("--flows", type=Flows(), default=FLOWS, show_default=True, metavar="N,...", help="A row each.")
+@click.option("--size", type=click.IntRange(SIZE_MIN, SIZE_MAX), default=SIZE_MIN, show_default=True, help="Of frames.")
+@click.option(
+    "--tx-batching", type=click.Choice(["on", "off", "both"]), default="both", show_default=True, help="Side by side."
+)
+@click.option("--seconds", type=click.FloatRange(0.05, 3600), default=2.0, show_default=True, help="Of each run.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def command(
+    as_json_before: bool, topology: str, flows: list[int], size: int, tx_batching: str, seconds: float, as_json: bool
+) -> None:
+    """Packets through ports and rules: as fast as may be, then at half that rate for the time they are on their way.
+
+    pp goes from wire to wire, pv from a wire to a client in shared memory, pvp through such a client to a wire, vv from
+    client to client.  Everything is tracked.  It takes root and ip(8) where there are wires.
+    """
+    from ..shm.errors import RosterError, SegmentError
+    from . import forward_trial, load
+    from .errors import ZonetrackError
+
+    load.warm("forward")
+    batching = {"on": (True,), "off": (False,), "both": (True, False)}[tx_batching]
+    try:
+        rows = list(
+            forward_trial.conduct(topology, size, flows, batching, seconds, lambda text: click.echo(text, err=True))
+        )
+    except (SegmentError, RosterError) as error:
+        raise ZonetrackError(str(error)) from error
+    if as_json or as_json_before:
+        parameters = {"topology": topology, "size": size, "seconds": seconds}
+        click.echo(json.dumps({"scenario": "forward", **parameters, "rows": rows}))
+    else:
+        show(rows)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the rows as a table."""
+    from . import tables
+
+    tables.show([heading for _, heading in COLUMNS], [[text(row.get(name)) for name, _ in COLUMNS] for row in rows])
+
+
+def text(value: Any) -> str:
+    """Return a cell."""
+    if isinstance(value, float):
+        return f"{value:,.1f}" if value < 1_000 else f"{value:,.0f}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,55 @@
+"""A row of each topology: every packet comes, or is counted as lost; what is tracked is there."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import tables
+import wires
+from zonetrack.clients import forward_trial
+from zonetrack.clients.driver import CheckFailed
+from zonetrack.clients.forward_trial import Row, Stage
+from zonetrack.shm.layout import Life
+
+SECONDS = 0.2
+
+
+@pytest.fixture
+def stage(request):
+    if request.param != "vv":
+        wires.need()
+    with contextlib.ExitStack() as house:
+        yield Stage(request.param, 64, house)
+
+
+@pytest.mark.parametrize("stage", forward_trial.TOPOLOGIES, indirect=True)
+def test_packets_go_through_and_are_tracked(stage):
+    for batching in (True, False):
+        figures = stage.run(Row(7, batching), SECONDS)
+        assert figures["unaccounted"] == 0
+        assert figures["received"] > 0
+        assert figures["min_us"] <= figures["avg_us"] <= figures["max_us"]
+    live = int(np.count_nonzero(tables.entries(stage.table)["life"] & 0xFF == Life.LIVE))
+    assert live == (14 if stage.topology == "pvp" else 7)
+
+
+@pytest.mark.parametrize("stage", ["vv"], indirect=True)
+def test_a_rate_is_kept(stage):
+    figures = stage.run(Row(5, True), SECONDS, rate=400.0)
+    assert 0 < figures["sent"] <= 400 * SECONDS
+    assert figures["received"] == figures["sent"]
+
+
+@pytest.mark.parametrize("stage", ["vv"], indirect=True)
+def test_a_process_that_fails_ends_the_run(stage):
+    stage.receive = lambda: 1 / 0
+    with pytest.raises(CheckFailed, match="failed with exit code 1"):
+        stage.run(Row(5, True), SECONDS)
+
+
+def test_rows_stand_side_by_side():
+    said = []
+    rows = list(forward_trial.conduct("vv", 64, [3, 9], (True, False), 0.1, said.append))
+    assert [(row["flows"], row["batching"]) for row in rows] == [(3, "on"), (3, "off"), (9, "on"), (9, "off")]
+    assert all(row["packets_per_second"] > 0 and row["p50_us"] <= row["p99_us"] for row in rows)
+    assert len(said) == 4
