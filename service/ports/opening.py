@@ -41,11 +41,18 @@ def open_port(spec: PortSpec, instance: str, workers: int, group: int | None = N
     """Open one."""
     if spec.kind == "shm":
         return port.create(instance, spec.name, spec.queues, spec.zone, spec.slots, group)
+    return _open_device(spec, workers)
+
+
+def _open_device(spec: PortSpec, workers: int, descriptors: Sequence[int] = ()) -> Any:
+    """Open what is no port of clients, or go on with what the descriptors are of."""
     if spec.kind == "tap":
-        return TapPort(spec.device, spec.name, spec.queues, spec.zone)
+        return TapPort(spec.device, spec.name, spec.queues, spec.zone, descriptors)
     if spec.kind == "pcap":
-        return PcapPort(spec.device, spec.name, spec.zone, workers, **dict(spec.more))
-    return PacketPort(spec.device, spec.name, spec.queues, spec.zone, workers, **dict(spec.more))
+        return PcapPort(spec.device, spec.name, spec.zone, workers, descriptors=descriptors, **dict(spec.more))
+    return PacketPort(
+        spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **dict(spec.more)
+    )
 
 
 def resume_ports(config: Config, descriptors: Callable[[str], Sequence[int]]) -> Iterator[Opened]:
@@ -67,9 +74,7 @@ def resume_port(spec: PortSpec, instance: str, workers: int, descriptors: Sequen
     """Go on with one."""
     if spec.kind == "shm":
         return port.resume(instance, spec.name, spec.queues, spec.zone, spec.slots, *descriptors)
-    return PacketPort(
-        spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **dict(spec.more)
-    )
+    return _open_device(spec, workers, descriptors)
 
 
 def _group(name: str | None) -> int | None:

@@ -11,6 +11,7 @@ import contextlib
 import mmap
 import os
 import struct
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -30,7 +31,15 @@ class PcapPort:
 
     kind = PortKind.PCAP
 
-    def __init__(self, device: str, name: str, zone: int = 0, workers: int = 1, out: str = "") -> None:
+    def __init__(
+        self,
+        device: str,
+        name: str,
+        zone: int = 0,
+        workers: int = 1,
+        out: str = "",
+        descriptors: Sequence[int] = (),
+    ) -> None:
         """Open it.
 
         Args:
@@ -39,6 +48,7 @@ class PcapPort:
             zone: of all packets that come from it.
             workers: each has a buffer.
             out: the file that is written, where there is one.
+            descriptors: of another object of these values; they belong to this one from now on.
 
         Raises:
             PortError: it cannot be.
@@ -52,7 +62,10 @@ class PcapPort:
         try:
             if device != "-":
                 self._read()
-            if out:
+            if descriptors:
+                (self._out,) = descriptors
+                self._house.callback(os.close, self._out)
+            elif out:
                 self._write()
         except BaseException:
             self._house.close()

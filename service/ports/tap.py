@@ -39,7 +39,9 @@ class TapPort:
 
     kind = PortKind.TAP
 
-    def __init__(self, device: str, name: str = "", queues: int = 1, zone: int = 0) -> None:
+    def __init__(
+        self, device: str, name: str = "", queues: int = 1, zone: int = 0, descriptors: Sequence[int] = ()
+    ) -> None:
         """Make it, and switch it on.
 
         Args:
@@ -47,6 +49,7 @@ class TapPort:
             name: of the port; the interface's where it has none.
             queues: of the interface.
             zone: of all packets that come from it.
+            descriptors: of another object of these values; they belong to this one from now on.
 
         Raises:
             PortError: it cannot be.
@@ -54,20 +57,24 @@ class TapPort:
         self.name, self.zone, self.device = name or device, zone, device
         self._spec = f"tap:{device}"
         self._house = contextlib.ExitStack()
-        self._lost = 0
         try:
-            self._queues: Sequence[int] = [self._queue(queues) for _ in range(queues)]
-            self._switch_on()
+            self._queues = [self._keep(one) for one in descriptors] or [self._queue(queues) for _ in range(queues)]
+            if not descriptors:
+                self._switch_on()
         except BaseException:
             self._house.close()
             raise
+
+    def _keep(self, descriptor: int) -> int:
+        self._house.callback(os.close, descriptor)
+        return descriptor
 
     def _queue(self, queues: int) -> int:
         try:
             descriptor = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise because(self._spec, f"opening {DEVICE}", error) from error
-        self._house.callback(os.close, descriptor)
+        self._keep(descriptor)
         flags = IFF_TAP | IFF_NO_PI | (IFF_MULTI_QUEUE if queues > 1 else 0)
         try:
             fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", self.device.encode(), flags))

@@ -1,5 +1,7 @@
 """Capture files as ports: opened, told, closed; what cannot be is one line."""
 
+import os
+
 import capture_files
 import pytest
 from ports import datagrams
@@ -41,6 +43,16 @@ def test_a_file_that_is_no_capture_is_refused(tmp_path, content, words):
     with pytest.raises(PortError) as raised:
         PcapPort(str(tmp_path / "x"), "p")
     assert words in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_another_process_goes_on_with_it(file, tmp_path):
+    out = str(tmp_path / "out.pcap")
+    made = PcapPort(file, "p", out=out)
+    os.write(made.descriptors()[0], b"x")
+    with PcapPort(file, "p", out=out, descriptors=[os.dup(made.descriptors()[0])]) as other:
+        made.unlink()
+        os.write(other.descriptors()[0], b"y")
+    assert (tmp_path / "out.pcap").read_bytes() == HEADER + b"xy"
 
 
 def test_a_file_that_cannot_be_written_is_refused(tmp_path):

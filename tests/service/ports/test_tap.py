@@ -1,6 +1,7 @@
 """TAP interfaces: made, switched on, gone with the service; what the system refuses is one line."""
 
 import contextlib
+import os
 
 import numpy as np
 import pytest
@@ -28,6 +29,15 @@ def test_it_is_there_and_up_as_long_as_the_port_is_open():
         assert queues.records["kind"].tolist() == [PortKind.TAP] * 3
         first, second = made.descriptors()
         assert queues.records["tx_descriptor"].tolist() == [first, second, first]
+    assert "t0" not in interface.names()
+
+
+def test_another_process_goes_on_with_it():
+    made = TapPort("t0", queues=2)
+    other = TapPort("t0", queues=2, descriptors=[os.dup(one) for one in made.descriptors()])
+    made.unlink()
+    assert other.queues == 2 and "t0" in interface.names()
+    other.unlink()
     assert "t0" not in interface.names()
 
 
