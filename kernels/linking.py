@@ -12,16 +12,19 @@ value comes out (``Calls``).  Where numba would raise all the same, the process 
     a kernel     a part                              parts/<digest>.bc, and the digests of all that it reaches
     Python       a door, of parts as they are now    machine code
 
-Concurrency: numba's compiler lock is held.  Parts in the cache are named after their content and never change; what numba
-keeps beside them may be written by one process at a time (service/warmup).
+Concurrency: numba's compiler lock is held.  Any number of processes may use one cache and add to it: parts are named after
+their content and never change, a name means the same function in all processes, and what numba keeps is added to under a
+lock.
 
 Source: numba's target extension API (numba.core.target_extension), as numba-cuda uses it; numba 0.68.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +42,8 @@ from numba.core.typing.templates import make_concrete_template
 
 PARTS = "parts"
 """The folder of a cache that holds parts."""
+WRITING = "writing"
+"""The file of a cache that is locked while something is added to it."""
 OPTIONS: dict[str, Any] = {"nopython": True, "nogil": True, "error_model": "numpy", "_nrt": False}
 OPTIONS |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # doors have their own, and nobody takes an address
 
@@ -261,6 +266,17 @@ class Host(CPU):
 target = Target("zonetrack")
 
 
+def unique_name(function: Any) -> str:
+    """Return what tells a function from others of its name, in whatever process."""
+    code = function.__code__
+    if function.__closure__ is not None or not os.path.exists(code.co_filename):
+        return uuid.uuid4().hex[:16]  # who made it may have made others, of other values
+    digest = hashlib.blake2b(digest_size=8)
+    for text in (code.co_filename, code.co_firstlineno, code.co_code, code.co_names, code.co_consts):
+        digest.update(repr(text).encode())
+    return digest.hexdigest()
+
+
 class Front(compiler.Compiler):
     """Numba's compiler as far as LLVM's module."""
 
@@ -269,6 +285,12 @@ class Front(compiler.Compiler):
     ):
         flags.no_compile = True
         super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
+
+    def _compile_bytecode(self) -> Any:
+        """Name a kernel as every process does: numba counts, and what two processes kept would bear each other's names."""
+        function: Any = self.state.func_id
+        function.unique_id = unique_name(function.func)
+        return super()._compile_bytecode()
 
 
 class PartFiles(CompileResultCacheImpl):
@@ -314,13 +336,23 @@ class DoorFiles(CompileResultCacheImpl):
         return f"door-{super().get_filename_base(fullname, abiflags)}"
 
 
-class PartCache(FunctionCache):
+class Shared(FunctionCache):
+    """What numba keeps of one kernel; several processes may add to it."""
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Put a result into the cache: its number and its file by one process at a time."""
+        with (Path(os.environ["NUMBA_CACHE_DIR"]) / WRITING).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            super().save_overload(sig, data)
+
+
+class PartCache(Shared):
     """The parts of one kernel, by the types of its arguments."""
 
     _impl_class = PartFiles
 
 
-class DoorCache(FunctionCache):
+class DoorCache(Shared):
     """The doors of one kernel, by the types of its arguments."""
 
     _impl_class = DoorFiles

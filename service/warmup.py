@@ -1,10 +1,9 @@
-"""Compiling the kernels before they are needed, by one process, with progress.
+"""Compiling the kernels before they are needed, with progress.
 
 Kernels compile when they are first called, and that takes half a minute.  So whoever starts workers calls ``ensure``
 first: where the cache is cold it says so on stderr and calls each entry kernel once, on a table of a few records and a
-burst of nothing, which compiles it and all that it calls.  Parallel filling of one cache has crashed others; here a
-file lock lets one process fill it, and the others wait.  Where there is a second processor, a second process compiles what
-the way of a packet does not need, into a cache of its own, and hands that over when it is done.
+burst of nothing, which compiles it and all that it calls.  A file lock lets one process do so, and the others wait.  Where
+there is a second processor, a second process fills the same cache from the other end.
 
 A page beside the compiled kernels, WARM, says for which sources and processor they were compiled, which pieces were
 called, and the seconds that each kernel took.
@@ -15,14 +14,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +33,11 @@ from ..kernels import (
     capture,
     carry,
     classify,
+    commit,
     delete_list,
     event_reader,
     flush,
+    helpers,
     jit,
     late,
     linking,
@@ -52,13 +52,13 @@ from ..kernels import (
 )
 from ..kernels.words import ONE, ZERO
 from ..shm import roster, segment
-from ..shm.layout import CAPTURE, CLOCK, END, FILTER, FRAME, REPLAY, Kind
+from ..shm.layout import CAPTURE, CLOCK, END, FILTER, FRAME, PARSED, REPLAY, Kind
 from ..shm.queues import Loop, Queues
 from ..shm.sizing import Geometry
 from . import audit
 
-SPINE = ("poll.poll", "replay.run", "preview.judge")
-"""The pieces that packets go through: two thirds of all work, and most of it on one kernel after the other."""
+SPINE = ("preview.judge", "poll.poll")
+"""The pieces that packets go through, without the last: half of all work, and most of it on one kernel after the other."""
 WARM = "warm.json"
 LOCK = "lock"
 NOTICE = "compiling kernels: this takes half a minute, once on this machine"
@@ -72,6 +72,7 @@ class Stage:
         self.me = roster.join(self.table, Kind.TOOL)
         self.views = self.table.views(self.me)
         self.capture, self.clock, self.replay, self.frame = map(_record, (CAPTURE, CLOCK, REPLAY, FRAME))
+        self.parsed = _record(PARSED)
         self.end = _record(END)
         self.loop = Loop(Queues([]), [], self.me)
         self.filter, self.cursor = _record(FILTER), np.zeros(1, np.uint64)
@@ -112,6 +113,16 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "replay.run": lambda on: replay.run(on.views, on.capture, on.clock, on.replay, ZERO),
 }
 """Each kernel that is called from Python, called as it is called there: other types would be another compilation."""
+
+
+AHEAD: dict[str, Any] = {"helpers.follow": helpers.follow, "commit.make": commit.make}
+"""Kernels far down in the spine: the second process begins with them, and the first finds them in the cache."""
+
+
+def only_part(kernel: Any, on: Stage) -> None:
+    """Compile a kernel as kernels call it: what its parameters are, their names say."""
+    records = {"views": on.views, "frame": on.frame, "parsed": on.parsed}
+    kernel.part(tuple(typeof(records.get(name, ZERO)) for name in signature(kernel.py_func).parameters))
 
 
 def only_compile(kernel: Any, *arguments: Any) -> None:
@@ -225,7 +236,10 @@ def compile_pieces(names: list[str]) -> dict[str, float]:
     try:
         for done, name in enumerate(names):
             say_progress(f"kernels: {done} of {len(names)}, {name} ")
-            PIECES[name](stage)
+            if name in AHEAD:
+                only_part(AHEAD[name], stage)
+            else:
+                PIECES[name](stage)
     finally:
         unregister("numba:compile", stopwatch)
         say_progress("")
@@ -233,45 +247,25 @@ def compile_pieces(names: list[str]) -> dict[str, float]:
 
 
 @contextmanager
-def compiled_beside(names: list[str], directory: Path) -> Iterator[dict[str, float]]:
-    """Have a second process compile some pieces meanwhile; behind it they are in the cache, if that process could do it.
-
-    Only where the cache is empty, for that process does not look into it.
+def compiled_beside(names: list[str]) -> Iterator[dict[str, float]]:
+    """Have a second process fill the same cache meanwhile; what it cannot do remains to be done.
 
     Yields:
         The seconds of each kernel that it has compiled, filled in at the end.
     """
     seconds: dict[str, float] = {}
-    is_cold = not any(directory.glob("*/*.nbi"))
-    if not names or not is_cold or len(os.sched_getaffinity(0)) == 1:
+    if not names or len(os.sched_getaffinity(0)) == 1:
         yield seconds
         return
-    with tempfile.TemporaryDirectory(prefix="beside-", dir=directory) as own:
-        environment = os.environ | {"NUMBA_CACHE_DIR": own}
-        command = [sys.executable, "-m", "zonetrack.service.warmup", *names]
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-            try:
-                yield seconds
-                said, _ = process.communicate()
-            finally:
-                process.kill()
-        if process.returncode == 0:
-            hand_over(Path(own), directory)
-            seconds.update(json.loads(said))
-
-
-def hand_over(source: Path, target: Path) -> None:
-    """Move compiled kernels to a cache that has not got them: first the code, then the index that names it."""
-    for part in source.glob(f"{linking.PARTS}/*"):
-        (target / linking.PARTS).mkdir(exist_ok=True)
-        shutil.move(part, target / linking.PARTS / part.name)
-    for index in source.glob("*/*.nbi"):
-        place = target / index.relative_to(source).parent
-        if not (place / index.name).exists():
-            place.mkdir(exist_ok=True)
-            for code in index.parent.glob(f"{index.stem}.*.nbc"):
-                shutil.move(code, place / code.name)
-            shutil.move(index, place / index.name)
+    command = [sys.executable, "-m", "zonetrack.service.warmup", *names]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield seconds
+            said, _ = process.communicate()
+        finally:
+            process.kill()
+    if process.returncode == 0:
+        seconds.update(json.loads(said))
 
 
 def ensure() -> dict[str, float]:
@@ -298,7 +292,8 @@ def ensure() -> dict[str, float]:
             return {}
         began = time.perf_counter()
         spine = [name for name in missing if name in SPINE]
-        with compiled_beside([name for name in missing if name not in SPINE] if spine else [], directory) as beside:
+        others = [name for name in missing if name not in SPINE]
+        with compiled_beside([*AHEAD, *others] if spine else []) as beside:
             seconds = compile_pieces(spine or missing)
         seconds = beside | seconds | compile_pieces(missing)
         if seconds:

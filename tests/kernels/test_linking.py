@@ -1,8 +1,10 @@
 """A kernel that kernels call is a part, compiled once; what Python calls is a door, made of parts; calls carry values."""
 
+import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import pytest
@@ -141,6 +143,22 @@ def test_a_door_that_lacks_a_part_is_refused():
         library.finalize()
 
 
+def test_a_name_means_the_same_function_in_all_processes():
+    def made(value):
+        @jit.kernel
+        def add(a):
+            return a + value
+
+        return add
+
+    one, two = made(u64(1)), made(u64(2))
+    assert (one(u64(5)), two(u64(5))) == (6, 7)
+    names = {part.fndesc.llvm_func_name for kernel in (one, two) for part in kernel.parts.values()}
+    assert len(names) == 2  # though their text is the same
+    assert linking.unique_name(twice.py_func) == linking.unique_name(twice.py_func)
+    assert linking.unique_name(twice.py_func) != linking.unique_name(four_times.py_func)
+
+
 FIRST = """
 from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.words import u64
@@ -150,6 +168,9 @@ def step(a):
 @kernel
 def walk(a):
     return step(step(a))
+@kernel
+def run(a):
+    return step(a) + step(a)
 """
 CALLS = """
 import json
@@ -189,6 +210,13 @@ def test_a_door_is_made_of_parts_in_the_cache(ask, tmp_path):
     assert ask("step", 7) == '[8, ["rooms.step"]]'
     assert ask("walk", 7) == '[9, ["rooms.walk"]]'
     assert len(list((tmp_path / "cache" / linking.PARTS).glob("*.bc"))) == 3  # step, walk, and numba's min
+
+
+def test_two_processes_fill_one_cache(ask, tmp_path):
+    with ThreadPoolExecutor() as pool:
+        told = list(pool.map(ask, ("walk", "run") * 2, (7, 7, 7, 7)))
+    assert [json.loads(text)[0] for text in told] == [9, 16, 9, 16]
+    assert ask("walk", 8) == "[10, []]" and ask("run", 8) == "[18, []]"
 
 
 def test_parts_that_are_gone_are_compiled_again(ask, tmp_path):

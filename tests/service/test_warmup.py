@@ -131,6 +131,16 @@ def test_command_shows_the_seconds_of_each_kernel_even_when_warm(tmp_path):
 
 
 @needs_jit
+@pytest.mark.parametrize("name", warmup.AHEAD)
+def test_what_the_second_process_begins_with_becomes_parts(name):
+    kernel = warmup.AHEAD[name]
+    warmup.only_part(kernel, warmup.Stage())
+    assert name == warmup.kernel_name(kernel)
+    types = [str(of_argument) for of_argument in next(iter(kernel.parts))]
+    assert types[0].startswith("Record") and types[-1] == "uint64"
+
+
+@needs_jit
 def test_again_throws_the_cache_away(tmp_path):
     compiled, _ = ended(start(tmp_path))
     again = SCRIPT + "\nwarmup.command(['--again', '--json'], standalone_mode=False)"
