@@ -101,7 +101,8 @@ def set_(
     """Change how packets of a zone are judged; it is set on its own from now on.
 
     profile=netfilter|ovs (of connections that begin), loose, be_liberal, ignore_invalid_rst, seq_check and checksum=on|off,
-    on_full=reject|early_drop, max_retrans=N; adaptive=START,END: between so many connections timeouts get shorter the more
+    on_full=reject|early_drop, max_retrans=N; half_open=N: so many connections at most that have seen no
+    reply, 0: any; adaptive=START,END: between so many connections timeouts get shorter the more
     there are, 0: they do not; and ports of control channels that a helper follows, 0 for none: ftp, tftp,
     sip, irc, pptp=PORT[,PORT...]
     """

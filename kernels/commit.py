@@ -18,6 +18,7 @@ from . import (
     entries,
     eviction,
     expectations,
+    half_open,
     helpers,
     index,
     intents,
@@ -42,8 +43,9 @@ FORESEEN = u64(4)
 """Packets before its turn at which memory is fetched for a tuple that has yet to be chosen."""
 _NEW = u64(CtState.NEW) | u64(CtState.TRK)
 _HELPERS, _EARLY_DROP = u64(Setting.HELPERS), u64(Setting.EARLY_DROP)
-_ADAPTIVE = u64(Setting.ADAPTIVE)
-_FULL, _ZONE_FULL, _CLASH = u64(Reason.FULL), u64(Reason.ZONE_FULL), u64(Reason.CLASH)
+_ADAPTIVE, _HALF_OPEN = u64(Setting.ADAPTIVE), u64(Setting.HALF_OPEN)
+_FULL, _ZONE_FULL, _HALF_OPEN_FULL = u64(Reason.FULL), u64(Reason.ZONE_FULL), u64(Reason.HALF_OPEN_FULL)
+_CLASH = u64(Reason.CLASH)
 
 
 @kernel
@@ -130,6 +132,11 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
     incarnation = entries.incarnation_of(memory.read64(entry + entries.LIFE))
     locks.drop(entry + entries.LOCK)
 
+    if settings & _HALF_OPEN != ZERO and not half_open.sit_down(views, zone, record, incarnation):
+        intents.set_record(views, record, Step.ALLOC)
+        entries.release(views, record)
+        intents.done(views)
+        return _HALF_OPEN_FULL
     wanted = wanted_in(views, i, count, zone) if zones.credit(views) == ZERO else ONE
     may_split = delete_list.length(views) == ZERO
     bound = nat.binding(views, frame, expected)
@@ -157,6 +164,11 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
     return reason
 
 
+@inlined
+def _is_over_a_limit(reason):
+    return reason == _FULL or reason == _ZONE_FULL or reason == _HALF_OPEN_FULL
+
+
 @kernel
 def _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address, reason):
     """Make a record over a limit, after others were driven out for it; returns as ``make``."""
@@ -165,7 +177,7 @@ def _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, ve
         if not eviction.evict(views, u64(parsed.zone), reason, u64(parsed.hash), now_ms):
             break
         reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
-        if reason != _FULL and reason != _ZONE_FULL:
+        if not _is_over_a_limit(reason):
             break
     return reason
 
@@ -178,7 +190,7 @@ def _commit(views, frame, parsed, i, count, settings, expected, now_ms, verdict_
     if reason == u64(Reason.INDEX_FULL) and delete_list.length(views) != ZERO:
         delete_list.run(views)  # what is in the way may be what we have deleted ourselves
         reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
-    if settings & _EARLY_DROP != ZERO and (reason == _FULL or reason == _ZONE_FULL):
+    if settings & _EARLY_DROP != ZERO and _is_over_a_limit(reason):
         reason = _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address, reason)
     if reason == u64(Reason.ADOPTED):
         counters.count(views, reason)

@@ -12,7 +12,8 @@ connection is worth, least first; of those that are worth the same, the one goes
 Which may go, and where they are looked for:
 
     ZONE_FULL   of the zone that is full: in the segments of its index where the new connection would stand, and others
-    FULL        the same; after that of any zone that is set so, from a random place of the slab on
+    HALF_OPEN_FULL  on the seats of the zone (kernels/half_open)
+    FULL        the same as ZONE_FULL; after that of any zone that is set so, from a random place of the slab on
 
 The first ``ENOUGH`` that are met are compared; if none of these may go, the first that may, of ``LOOKS_MAX``.
 """
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from ..shm.layout import LINE_SLOTS, SLOTS, End, Life, Setting, Slab, Status, Step
 from ..shm.reasons import Reason
-from . import counters, delete_list, entries, intents, locks, memory, segments, tuples, zones
+from . import counters, delete_list, entries, half_open, intents, locks, memory, segments, tuples, zones
 from .jit import inlined, kernel
 from .ovs_tcp_states import Peer
 from .sctp_states import Sctp
@@ -100,7 +101,7 @@ _CLOSING, _ESTABLISHED = u64(Stand.CLOSING), u64(Stand.ESTABLISHED)
 _LIVE = u64(Life.LIVE)
 _EVICTED = u64(End.EVICTED)
 _ENTRIES = u64(Slab.ENTRIES)
-_ZONE_FULL = u64(Reason.ZONE_FULL)
+_FULL, _ZONE_FULL, _HALF_OPEN_FULL = u64(Reason.FULL), u64(Reason.ZONE_FULL), u64(Reason.HALF_OPEN_FULL)
 _EARLY_DROP = u64(Setting.EARLY_DROP)
 _KIND_TCP, _KIND_SCTP, _KIND_OVS_TCP = u64(Kind.TCP), u64(Kind.SCTP), u64(Kind.OVS_TCP)
 _PROTOCOL_TCP, _PROTOCOL_SCTP = u64(6), u64(132)
@@ -140,7 +141,7 @@ def worth(views, entry, now_ms):
 def _is_of(views, entry, zone, reason):
     """Return whether a connection is one of those that may be looked at."""
     own = tuples.zone_of(entry + tuples.ENTRY_KEY)
-    return own == zone or (reason != _ZONE_FULL and zones.settings_of(views, own) & _EARLY_DROP != ZERO)
+    return own == zone or (reason == _FULL and zones.settings_of(views, own) & _EARLY_DROP != ZERO)
 
 
 @kernel
@@ -238,13 +239,28 @@ def _of_any(views, zone, hash_, reason, now_ms):
 
 
 @kernel
+def _of_half_open(views, zone, now_ms):
+    """Return a candidate of those that have taken the seats of a zone that are looked at."""
+    best = NOBODY
+    for i in range(half_open.LOOKS_MAX):
+        address = half_open.seat(views, zone, u64(i))
+        if address == ZERO:
+            break
+        word = memory.acquire64(address)
+        if half_open.is_taken(views, word):
+            best = min(best, _candidate(views, (word & LOW_32) - ONE, zone, _ZONE_FULL, now_ms))
+    return best
+
+
+@kernel
 def evict(views, zone, reason, hash_, now_ms):
     """Delete the least valuable connection of some, and take it out of the counts.
 
     Args:
         views: record of shm.views.
         zone: u64, of the connection that was refused.
-        reason: u64, ZONE_FULL: the victim is of this zone; FULL: of this one, else of any that is set so.
+        reason: u64, ZONE_FULL: the victim is of this zone; HALF_OPEN_FULL: it is half-open, too; FULL: it is of this
+            zone, else of any that is set so.
         hash_: u64, of the connection that was refused: where to begin to look.
         now_ms: u64, the moment to judge by.
 
@@ -260,8 +276,9 @@ def evict(views, zone, reason, hash_, now_ms):
     memory.seldom()
     if not delete_list.make_room(views):
         return False
-    found = _of_zone(views, zone, hash_, now_ms)
-    if found == NOBODY and reason != _ZONE_FULL:
+    is_half_open = reason == _HALF_OPEN_FULL
+    found = _of_half_open(views, zone, now_ms) if is_half_open else _of_zone(views, zone, hash_, now_ms)
+    if found == NOBODY and reason == _FULL:
         found = _of_any(views, zone, hash_, reason, now_ms)
     if found == NOBODY or not _take_out(views, found & _RECORD, zone, reason, now_ms):
         return False

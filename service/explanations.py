@@ -236,6 +236,11 @@ ROWS: dict[str, Row] = {
         _FULL,
         with_("a higher limit: zonetrack limits set --global N", "on_full=early_drop"),
     ),
+    "HALF_OPEN_FULL": Row(
+        says("as many connections without a reply as there may be in its zone"),
+        _FULL,
+        with_("half_open=N, or 0", "on_full=early_drop"),
+    ),
     "ZONE_FULL": Row(says("as many connections as there may be in its zone"), _FULL, _limit_of_zone),
     "INDEX_FULL": Row(
         says("no segment of the index is left"), _FULL, with_("a larger zones_in_use_max or max_connections")

@@ -19,6 +19,7 @@ from ..shm.estate import Estate
 from ..shm.events import Events
 from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
+from ..shm.seats import Seats
 from . import door, listening, orphans
 from .board import LINE, Board
 from .config import Config
@@ -29,7 +30,7 @@ from .ports.errors import PortError
 
 Undo = Callable[[Callable[[], object]], object]
 """Is told what to do at the end of the service, but not where its processes are left to the next keeper."""
-QUEUES, RULES, EVENTS, DOOR, ORDERS, ORDER = "queues", "rules", "events", "door", "orders", "order"
+QUEUES, RULES, EVENTS, SEATS, DOOR, ORDERS, ORDER = "queues", "rules", "events", "seats", "door", "orders", "order"
 
 
 @dataclass
@@ -40,6 +41,7 @@ class House:
     queues: Queues
     book: Rulebook
     events: Events
+    seats: Seats
     door: Door
     board: Board
     sites: dict[str, socket.socket]
@@ -95,11 +97,13 @@ def make(config: Config, undo: Undo) -> House:
     made.keep(QUEUES, os.dup(queues.descriptor))
     made.keep(RULES, os.dup(book.descriptor))
     made.keep(EVENTS, os.dup(events.descriptor))
+    seats = Seats()
+    made.keep(SEATS, os.dup(seats.descriptor))
     for name, end in zip((ORDERS, ORDER), os.pipe2(os.O_CLOEXEC), strict=True):
         made.keep(name, end)
     made.add(**orphans.about(config))
     entrance, sites = _open_door(config, made, undo), _listen(config, made, undo)
-    return House(made, queues, book, events, entrance, _board(queues, made), sites)
+    return House(made, queues, book, events, seats, entrance, _board(queues, made), sites)
 
 
 def take_over(left: Orphans, config: Config, undo: Undo) -> House:
@@ -126,6 +130,7 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
     queues = Queues(opened, descriptor=os.dup(_needed(taken, QUEUES)), **_sending(config))
     book = Rulebook(config.workers, os.dup(_needed(taken, RULES)))
     events = Events(os.dup(_needed(taken, EVENTS)))
+    seats = Seats(os.dup(_needed(taken, SEATS)))
     for name in (ORDERS, ORDER):
         _needed(taken, name)
     listener = taken.number(DOOR)
@@ -134,7 +139,7 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
     else:
         entrance = door.resume(_path(config), os.dup(listener), config.control.group)
         undo(entrance.close)
-    return House(taken, queues, book, events, entrance, _board(queues, taken), _listen(config, taken, undo))
+    return House(taken, queues, book, events, seats, entrance, _board(queues, taken), _listen(config, taken, undo))
 
 
 def _sending(config: Config) -> dict[str, int]:

@@ -159,6 +159,7 @@ class Keeper:
             self._house = house.make(self.config, undo)
         self._queues, self._door, self._board = self._house.queues, self._house.door, self._house.board
         self._dealt, self._instance.table.events = self._queues.deal(), self._house.events
+        self._instance.table.seats = self._house.seats
         names = [spec.name for spec in self.config.ports]
         self._rules = Published(self._house.book, self._instance.table, names)
         wanted = orphans.about(self.config)

@@ -23,7 +23,8 @@ from ..shm.layout import (
 )
 from ..shm.reasons import Reason
 from ..shm.views import Table
-from . import sweeping
+from . import half_open, sweeping
+from .half_open import HalfOpen
 from .policies import Policies
 from .runner import now_ms
 from .zone_settings import ZoneSettings
@@ -78,6 +79,7 @@ class Stats:
         self._expectations = table.array(Region.CONTROL, "expectation_table", EXPECTATION_TABLE)
         self._settings = ZoneSettings(table)
         self._policies = Policies(table)
+        self._half_open = HalfOpen(table)
         self._zone_reasons = table.array(Region.CONTROL, "zone_reasons", ZONE_REASON)
 
     # -------------------------------------------------------------------------------------------- counters
@@ -173,4 +175,5 @@ class Stats:
             "settings": self._settings.of(zone),
             "settings_are_own": self._settings.is_own(zone),
             "reasons": self.reasons_of_zone(zone),
+            **half_open.figures(self._half_open, zone),
         }

@@ -14,8 +14,9 @@ import numpy as np
 from ..clients.errors import BadParameterError, UnknownParameterError
 from ..shm.layout import GLOBAL, MAX_RETRANS_SHIFT, ZONE, ZONE_BYTES, Region, Setting, offset
 from ..shm.views import Table
-from . import adaptive, helper_rules
+from . import adaptive, half_open, helper_rules
 from .adaptive import AdaptiveMarks
+from .half_open import HalfOpen
 from .helper_rules import HelperRules
 from .labels import NETFILTER, OVS, PROFILES
 from .parameters import Reader, bad, flag, hint, nearest, whole
@@ -52,9 +53,11 @@ READERS: dict[str, Reader] = (
 )
 """By name: takes a setting as it came over the wire."""
 READERS_OF_ONE: dict[str, Reader] = (
-    READERS | dict.fromkeys(helper_rules.NAMES, helper_rules.ports) | {adaptive.NAME: adaptive.marks}
+    READERS
+    | dict.fromkeys(helper_rules.NAMES, helper_rules.ports)
+    | {adaptive.NAME: adaptive.marks, half_open.NAME: half_open.limit}
 )
-"""Those of a single zone: also the ports of helpers, and the marks of adaptive timeouts."""
+"""Those of a single zone: also ports of helpers, marks of adaptive timeouts, and a budget of half-open connections."""
 
 
 BITS = SWITCHES | {PROFILE: Setting.OVS, ON_FULL: Setting.EARLY_DROP}
@@ -113,7 +116,7 @@ class ZoneSettings:
         words = table.array(Region.CONTROL, "zones", "u4").reshape(-1, ZONE_BYTES // 4)
         self._words = words[:, int(offset(ZONE, "settings")) // 4]
         self._default = table.array(Region.CONTROL, "globals", GLOBAL)["settings"]
-        self._helpers, self._adaptive = HelperRules(table), AdaptiveMarks(table)
+        self._helpers, self._adaptive, self._half_open = HelperRules(table), AdaptiveMarks(table), HalfOpen(table)
 
     @property
     def own(self) -> np.ndarray:
@@ -121,8 +124,9 @@ class ZoneSettings:
         return self._words & np.uint32(Setting.OWN) != 0
 
     def of(self, zone: int) -> dict[str, Any]:
-        """Return how a zone is set, and the ports of its helpers and the marks, of those that have any."""
-        return shown(int(self._words[zone])) | self._helpers.of(zone) | self._adaptive.of(zone)
+        """Return how a zone is set, and the ports of its helpers, marks and budget, of those that have any."""
+        own = self._helpers.of(zone) | self._adaptive.of(zone) | self._half_open.of(zone)
+        return shown(int(self._words[zone])) | own
 
     def is_own(self, zone: int) -> bool:
         """Return whether a zone is set on its own."""
@@ -132,8 +136,11 @@ class ZoneSettings:
         """Change some settings of a zone, which is set on its own from now on.
 
         Raises:
-            BadParameterError: the rules of helpers cannot be; nothing was changed.
+            BadParameterError: the rules of helpers or the budget cannot be; nothing was changed.
         """
+        if half_open.NAME in wanted:
+            self._half_open.set(zone, wanted[half_open.NAME])
+            self._mark(zone, Setting.HALF_OPEN, bool(wanted[half_open.NAME]))
         self._helpers.set(zone, {name: ports for name, ports in wanted.items() if name in helper_rules.NAMES})
         judged = {name: value for name, value in wanted.items() if name in READERS}
         self._words[zone] = changed(int(self._words[zone]), judged) | Setting.OWN
@@ -142,14 +149,19 @@ class ZoneSettings:
 
     def _adapt(self, zone: int, marks: adaptive.Marks) -> None:
         self._adaptive.set(zone, marks)
-        without = int(self._words[zone]) & ~Setting.ADAPTIVE
-        self._words[zone] = without | Setting.ADAPTIVE if marks else without
+        self._mark(zone, Setting.ADAPTIVE, bool(marks))
+
+    def _mark(self, zone: int, setting: Setting, is_on: bool) -> None:
+        without = int(self._words[zone]) & ~setting
+        self._words[zone] = without | setting if is_on else without
 
     def unset(self, zone: int) -> bool:
-        """Set a zone as all are, without helpers and marks; return whether it was set on its own."""
+        """Set a zone as all are, without helpers, marks and budget; return whether it was set on its own."""
         was = self.is_own(zone)
         self._helpers.set(zone, dict.fromkeys(helper_rules.NAMES, ()))
         self._adapt(zone, [])
+        self._half_open.set(zone, 0)
+        self._mark(zone, Setting.HALF_OPEN, False)
         self._words[zone] = int(self._words[zone]) & ~(JUDGED | Setting.OWN) | int(self._default[0])
         return was
 

@@ -53,6 +53,8 @@ PORT_SLOTS_MAX = 1 << 16
 """Frames in a ring of a port at most; the number is a power of two."""
 FRAME_SLOT_BYTES = 2112
 """A frame's place in a port.  An odd multiple of a line: at 2,048 the first lines of all frames share two sets of L1."""
+SEATS_MAX = 1 << 22
+"""Half-open connections that all budgets of zones together may allow."""
 CONNECTIONS_MAX = 1 << 28
 """Most records: an intent keeps the zone's and the global count, 29 bits each, beside the step in one word."""
 UNLIMITED = 0xFFFFFFFF
@@ -422,7 +424,10 @@ QUOTA = np.dtype(
         ("adaptive_start", "u4"),  # marks of adaptive timeouts (kernels/adaptive)            config
         ("adaptive_end", "u4"),  # 0: there are none                                          config
         ("adapting", "u4"),  # 1: timeouts are shortened now
-        ("reserved", "u1", (32,)),
+        ("half_open_limit", "u4"),  # its seats for half-open connections (kernels/half_open)  config
+        ("half_open_first", "u4"),  # the first of them                                       config
+        ("half_open_hand", "u4"),  # where to look for a free one
+        ("reserved", "u1", (20,)),
     ],
     align=True,
 )
@@ -442,6 +447,7 @@ class Setting(IntEnum):
     OVS = 1 << 6  # new connections are judged by the rules of the `ovs` profile, else by those of `netfilter`
     EARLY_DROP = 1 << 8  # a limit that refuses one of its connections drives out a less valuable one (kernels/eviction)
     HELPERS = 1 << 7  # some of its connections get a helper: HELPER_RULES has a row for it
+    HALF_OPEN = 1 << 9  # it may have only so many connections that have seen no reply (kernels/half_open)
     ADAPTIVE = 1 << 11  # the fuller it is between two marks, the shorter timeouts are (kernels/adaptive)
     OWN = 1 << 15  # set for this zone alone; zones without it are set as GLOBAL.settings says
 
@@ -1794,6 +1800,7 @@ VIEWS = np.dtype(
         ("events", "u8"),  # address of the own EVENT_RING; of one in which nothing is wanted, where there are no events
         ("event_slots", "u8"),  # address of EVENT[EVENTS_MAX]
         ("event_sequence", "u8"),  # address of the sequence number of the latest event of all
+        ("seats", "u8"),  # u64[SEATS_MAX] of shm/seats, 0: there are none
         ("secret", "u8", (4,)),
         # private memory of this process
         ("parsed", "u8"),  # PARSED[BURST_PACKETS_MAX]

@@ -38,6 +38,7 @@ from .sizing import Geometry
 
 if TYPE_CHECKING:
     from .events import Events
+    from .seats import Seats
 
 
 def address_of(buffer: mmap.mmap | np.ndarray) -> int:
@@ -71,6 +72,8 @@ class Table:
         """Where participants write what happens to connections; None where nobody ever reads it."""
         self.quarantine = 0
         """Address of what a service keeps from new connections (shm/rulebook), 0: nothing."""
+        self.seats: Seats | None = None
+        """Of zones with a budget of half-open connections; None where no zone can have one."""
         self.base = {region: address_of(buffer) for region, buffer in regions.items()}
 
     def address(self, region: Region, array: str) -> int:
@@ -132,6 +135,7 @@ class Table:
         views["directory_words"] = geometry.directory_offset[-1]
         views["directory_first"] = geometry.directory_first
         views["directory_offset"] = geometry.directory_offset
+        views["seats"] = 0 if self.seats is None else self.seats.base
         views["me"] = me
         if me:
             own = int(views["participants"]) + (me - 1) * PARTICIPANT_BYTES

@@ -14,6 +14,7 @@ from zonetrack.service.config import Control
 from zonetrack.service.context import Context
 from zonetrack.service.door import open_door
 from zonetrack.shm.events import Events
+from zonetrack.shm.seats import Seats
 
 TIMEOUT_S = 60.0
 
@@ -36,7 +37,7 @@ class Service:
         self.path = str(path)
         if table is None:
             table = small(zones=16)
-            table.events = Events()
+            table.events, table.seats = Events(), Seats()
         self.table = table
         self.door = open_door(self.path, group)
         self.clients = []
