@@ -225,7 +225,9 @@ def limited():
     """Room for one connection more, and limits that change."""
     choices = [("make", 2, 3), ("make", 3, 2, 0), *on(4, "make", "remove", "mark"), *LIST, *LIMITS, ("flush",)]
     choices += [burst(2, 3), burst(3, 2, 2)]
-    return World(stage(), tiny.aimed(4), before=(0, 1), limit=3, choices=choices)
+    made = stage()
+    tables.refuse(made.table)  # nobody is driven out
+    return World(made, tiny.aimed(4), before=(0, 1), limit=3, choices=choices)
 
 
 @functools.cache
