@@ -37,19 +37,20 @@ class CaptureError(ZonetrackError):
 class Capture:
     """An open capture file, with a walk that begins before its first packet."""
 
-    def __init__(self, path: str, zone: int = 0, flags: int = 0) -> None:
+    def __init__(self, path: str, zone: int = 0, flags: int = 0, content: bytes | None = None) -> None:
         """Open and map a file.
 
         Args:
             path: of the file; it is named like this in errors.
             zone: zone of its packets.
             flags: FrameFlag bits of its packets.
+            content: what would be in the file, which there is not then.
 
         Raises:
             CaptureError: the file cannot be opened, or does not begin like a capture.
         """
         self.path = path
-        self._bytes = _map(path)
+        self._bytes = _map(path) if content is None else np.frombuffer(content, "u1")
         self._interfaces = np.zeros(INTERFACES_MAX, INTERFACE)
         # a record of an array of one: scalars of numpy are copies, records of a recarray are not
         self.walk = np.zeros(1, CAPTURE).view(np.recarray)[0]
