@@ -115,6 +115,7 @@ bench: $(READY)
 	        --iterations 100 --burst $$burst --json | $(KEEP); \
 	done; done
 	$(LOAD) zones --repeat 3 --json | $(KEEP)
+	$(LOAD) flood --json | $(KEEP)
 	$(LOAD) rules --json | $(KEEP)
 	for addresses in 61 64; do $(LOAD) nat --addresses $$addresses --json | $(KEEP); done
 	$(LOAD) nat --threads 2 --json | $(KEEP)

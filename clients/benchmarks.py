@@ -52,6 +52,7 @@ FIGURES = {
     "miss": ("ns_per_packet", "packets_per_second", "floor_ns_2", "ratio_to_floor"),
     "scan": ("ns_per_connection", "connections_per_second", "floor_ns_2", "elapsed_s"),
     "handshake": ("ns_per_connection", "connections_per_second", "elapsed_s"),
+    "flood": ("flood_packets_per_second", "handshakes_completed_percent", "established_lost"),
     "zones": (
         *("create_ns", "create_ns_many", "sweep_ns_per_entry", "sweep_ns_per_entry_many", "flush_us_empty"),
         *("flush_us_full", "burst_us_p999_idle", "burst_us_p999_during_flush"),
@@ -59,7 +60,7 @@ FIGURES = {
 }
 """What is shown of each scenario; of others, all that the history has."""
 SHOWN_PARAMETERS = ("threads", "connections", "connections_per_thread", "zones", "data_packets", "iterations", "limit")
-SHOWN_PARAMETERS += ("timeout_ms", "burst", "addresses", "fill", "pairs", "size", "flows")
+SHOWN_PARAMETERS += ("timeout_ms", "burst", "addresses", "fill", "pairs", "room", "seconds", "size", "flows")
 
 
 def read(text: Iterable[str]) -> list[Line]:

@@ -52,6 +52,9 @@ UNITS = {
     "burst_us_p999_idle": "us",
     "burst_us_p999_during_flush": "us",
     "burst_ratio": "1",
+    "flood_packets_per_second": "1/s",
+    "handshakes_completed_percent": "%",
+    "established_lost": "1",
 }
 """The figures that are worth comparing over time; all else in a result is a parameter, or counts what was done."""
 

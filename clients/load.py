@@ -59,6 +59,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "expectations": {"type": click.IntRange(0, 2048), "help": "Foretold connections, in zones that no packet meets."},
     "rules": {"type": click.IntRange(1, 4000), "help": "Rules of the table that packets meet first."},
+    "room": {"type": click.IntRange(min=256), "help": "Connections that there is room for beside those in use."},
+    "seconds": {"type": click.IntRange(1, 86_400), "help": "How long."},
     "pairs": {"type": click.IntRange(min=1), "help": "Flushes, each beside as long a time without one."},
     "plot": {
         "metavar": "FILE",
@@ -115,6 +117,12 @@ ROWS = (
         "ruled",
     ),
     Row(
+        "flood",
+        {"threads": 2, "connections": 100_000, "room": 65_536, "seconds": 60},
+        "SYNs of ever new tuples at full rate, beside connections in use and others that are being opened.",
+        "flooded",
+    ),
+    Row(
         "nat",
         {"threads": 1, "connections": MILLION, "addresses": 61, "ports": "1024-65535", "fill": 0},
         "Connections to one server that get another source, then their answers.",
@@ -139,6 +147,7 @@ COMMON: dict[str, dict[str, Any]] = {
     "tracked": TRACKED,
     "translated": _MADE,
     "zoned": _MADE,
+    "flooded": _MADE,
     "ruled": {"seed": 1},
 }
 """Parameters of all scenarios of a kind."""
@@ -170,6 +179,8 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
             trials = nat_trials(name, repeat, as_json, parameters)
         elif kind == "ruled":
             trials = rules_trials(repeat, as_json, parameters)
+        elif kind == "flooded":
+            trials = flood_trials(repeat, as_json, parameters)
         elif kind == "zoned":
             trials = zones_trials(name, repeat, as_json, parameters)
         elif via == "service":
@@ -233,6 +244,20 @@ def trials_of(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     return repeated(scenario, repeat, as_json, trial.conduct, recorded)
+
+
+def flood_trials(repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
+    """Return the figures of some trials of a flood."""
+    from . import flood_trial
+
+    if parameters["threads"] < 2:
+        raise click.UsageError("--threads: one is no part of the flood, so there are two at least")
+    scenario = flood_trial.Flood(flood_trial.FloodPlan(**parameters))
+    try:
+        flood_trial.geometry(scenario.plan)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return repeated(scenario, repeat, as_json, flood_trial.conduct)
 
 
 def zones_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:

@@ -90,7 +90,7 @@ ROOM_RULES = {
         f"clients/{room}": DRIVERS
         for room in (
             *("load", "trial", "service_trial", "courier", "scenarios", "driver", "sender", "traffic", "floor"),
-            *("zones_trial", "series"),
+            *("zones_trial", "flood_trial", "series"),
         )
     },
     **{f"clients/{room}": DRIVERS for room in ("trips", "nat_scenarios", "nat_trial")},

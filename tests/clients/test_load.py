@@ -191,6 +191,7 @@ def test_what_cannot_be_compared_fails_and_is_named(tmp_path):
         ("nat", "--fill", 100),
         ("hit", "--plot", "hit.gif"),
         ("zones", "--plot", "zones.png"),
+        ("flood", "--threads", 1),
         ("compare", "/nowhere/a.json", "/nowhere/b.json"),
     ],
 )
@@ -223,4 +224,4 @@ def test_the_scenarios_of_the_command_are_those_that_there_are():
     from zonetrack.clients.nat_scenarios import NAT_SCENARIOS
     from zonetrack.clients.scenarios import SCENARIOS
 
-    assert [row.name for row in ROWS] == ["floor", *SCENARIOS, "zones", "rules", *NAT_SCENARIOS]
+    assert [row.name for row in ROWS] == ["floor", *SCENARIOS, "zones", "rules", "flood", *NAT_SCENARIOS]
