@@ -117,6 +117,13 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class Web:
+    """The web page."""
+
+    listen: listening.Address | None = key(listening.loopback, None, "address of the page, on loopback; off without")  # noqa: RUF009
+
+
+@dataclass(frozen=True)
 class Config:
     """All of it."""
 
@@ -145,6 +152,7 @@ class Config:
     control: Control = field(default_factory=Control)
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
+    web: Web = field(default_factory=Web)
     tracking: Tracking = field(default_factory=Tracking)
     timeouts: Policies = key(timeout_policies, {}, "policies by number or name: seconds by timeout", live=True)  # noqa: RUF009
     zones: OwnSettings = key(zone_settings, {}, "set on their own: of `tracking`; `policy`; `ftp = 21`", live=True)  # noqa: RUF009

@@ -115,10 +115,13 @@ class Server:
         listeners = self.context.sites
         if not listeners:
             return []
-        from . import metrics, site  # and with them much that few services need
+        from . import metrics, site, web  # and with them much that few services need
 
-        routes = {"metrics": lambda: site.metrics_routes(self.desk.metrics.text, metrics.CONTENT_TYPE)}
-        return [site.Site(listener, routes[shown]()) for shown, listener in listeners.items()]
+        pages = {
+            "metrics": lambda: site.Metrics(self.desk.metrics.text, metrics.CONTENT_TYPE),
+            "web": lambda: web.Page(self.desk),
+        }
+        return [site.Site(listener, pages[shown]()) for shown, listener in listeners.items()]
 
     async def _part(self) -> None:
         """Say to all clients that it is over, and wait until they know."""

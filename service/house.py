@@ -186,7 +186,7 @@ def _open_door(config: Config, made: Estate, undo: Undo) -> Door:
 def _listen(config: Config, made: Estate, undo: Undo) -> dict[str, socket.socket]:
     """Listen where things are shown; go on with who listens there already."""
     sites = {}
-    for shown, wanted in (("metrics", config.metrics.listen),):
+    for shown, wanted in (("metrics", config.metrics.listen), ("web", config.web.listen)):
         if wanted is None:
             continue
         number = made.number(_of_site(shown))

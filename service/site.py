@@ -1,6 +1,7 @@
 """The site: what a service shows over HTTP, read-only, where the configuration names an address; off otherwise.
 
     /metrics    figures for Prometheus (``metrics.listen``)
+    /           the page for people (``web.listen``, see ``web``)
 
 It lives in control's loop and cannot hold it up: what takes long to say is said on another thread.  It takes GET and HEAD
 alone, so many connections at once and no more, and no body; who asks for a name that is not this machine's is refused where
@@ -12,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -24,7 +25,8 @@ from .listening import Address
 CONNECTIONS_MAX = 64
 """Open at once on one address; whoever else comes is hung up on."""
 ASKED_MAX = 16
-"""Requests under way at once on one address; the others are told to come again."""
+LEAVE_S = 0.5
+"""What those have who are being answered when the service ends."""
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -38,23 +40,40 @@ _log = log.logger("control")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class Shown(Protocol):
+    """What an address shows."""
+
+    asked_max: int
+    """Requests under way at once; the others are told to come again."""
+
+    def begin(self) -> None: ...
+    async def end(self) -> None: ...
+    def routes(self) -> list[web.RouteDef]: ...
+
+
 class Site:
     """One address and what is shown there."""
 
-    def __init__(self, listener: socket.socket, routes: Iterable[web.RouteDef]) -> None:
+    def __init__(self, listener: socket.socket, shown: Shown) -> None:
         """Prepare.
 
         Args:
             listener: that the keeper has opened.
-            routes: what is shown.
+            shown: what is there to see.
         """
+        self._shown = shown
         self.address = Address(*listener.getsockname()[:2])
         self._listener = listener
         self._asked = 0
         self._app = web.Application(middlewares=[self._guard], client_max_size=1)
-        self._app.add_routes(routes)
+        self._app.add_routes(shown.routes())
         self._runner = web.AppRunner(
-            self._app, logger=_log, access_log=None, keepalive_timeout=15, handle_signals=False
+            self._app,
+            logger=_log,
+            access_log=None,
+            keepalive_timeout=15,
+            handle_signals=False,
+            shutdown_timeout=LEAVE_S,
         )
         self._server: asyncio.Server | None = None
 
@@ -68,12 +87,14 @@ class Site:
             return answer() if len(answer.connections) < CONNECTIONS_MAX else Refused()
 
         self._server = await asyncio.get_running_loop().create_server(take, sock=self._listener)
+        self._shown.begin()
         _log.info("http://%s answers", self.address)
 
     async def close(self) -> None:
         """Answer no more."""
         if self._server is not None:
             self._server.close()
+        await self._shown.end()
         await self._runner.cleanup()
 
     @web.middleware
@@ -93,7 +114,7 @@ class Site:
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"], text="this is for reading only\n")
         if self.address.is_loopback and not is_here(request.host):
             raise web.HTTPForbidden(text="ask by an address of the loopback interface, or localhost\n")
-        if self._asked >= ASKED_MAX:
+        if self._asked >= self._shown.asked_max:
             raise web.HTTPServiceUnavailable(
                 text="too much is asked at once: try again\n", headers={"Retry-After": "1"}
             )
@@ -121,13 +142,26 @@ def is_here(host: str) -> bool:
         return False
 
 
-def metrics_routes(text: Callable[[], bytes], content_type: str) -> list[web.RouteDef]:
-    """Return the route of metrics: they are written on another thread, one scrape after the other."""
-    turn = asyncio.Lock()
+class Metrics:
+    """What is shown at ``metrics.listen``: written on another thread, one scrape after the other."""
 
-    async def metrics(request: web.Request) -> web.Response:
-        async with turn:
-            body = await asyncio.to_thread(text)
-        return web.Response(body=body, headers={"Content-Type": content_type})
+    asked_max = ASKED_MAX
 
-    return [web.get("/metrics", metrics)]
+    def __init__(self, text: Callable[[], bytes], content_type: str) -> None:
+        self._text, self._content_type = text, content_type
+        self._turn = asyncio.Lock()
+
+    def begin(self) -> None:
+        """Nothing is done before somebody asks."""
+
+    async def end(self) -> None:
+        """Nor after."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return what can be asked for."""
+        return [web.get("/metrics", self._metrics)]
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        async with self._turn:
+            body = await asyncio.to_thread(self._text)
+        return web.Response(body=body, headers={"Content-Type": self._content_type})

@@ -40,7 +40,7 @@ KERNELS_KNOW_NOTHING_OF = (
 )
 """A kernel is given its bytes and its `now`; where they come from is not its business."""
 
-SHARED_CLIENT_ROOMS = ("wire", "framing", "errors", "address", "connections", "tables")
+SHARED_CLIENT_ROOMS = ("wire", "framing", "errors", "address", "connections", "tables", "watching")
 """What both sides of the socket must agree on, and what a person sees whichever of them prints it."""
 
 HEAVY = ("rich", "numpy", "textual")
