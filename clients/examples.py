@@ -1,4 +1,4 @@
-"""Examples of every command, as its ``--help`` and its man page show them; a test runs each.
+"""Examples of every command, as its ``--help`` and its man page show them.
 
 A line is what somebody types, and what it is for.  ``capture.pcap`` is any capture, ``lab`` a port of the service,
 ``firewall.rules`` a file of rules.
