@@ -63,7 +63,7 @@ class Page:
         self._number = 0
         self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY_POINTS)
         self._tasks: list[asyncio.Task[None]] = []
-        folder = resources.files(__package__) / "page"
+        folder = resources.files("zonetrack.service") / "page"
         self._assets = {path: ((folder / file).read_text(), kind) for path, (file, kind) in ASSETS.items()}
 
     def begin(self) -> None:
