@@ -131,6 +131,19 @@ def _read(queue, frame, at):
     return wire
 
 
+@inlined
+def release(address):
+    """Give the block in hand back if all of its packets were taken; nobody looks at their bytes any more."""
+    blocks = blocks_at(address + RX)
+    block = _block(blocks)
+    if memory.acquire32(block + BLOCK_STATUS) & _TO_USER == ZERO:
+        return
+    if blocks.position & LOW_32 == memory.le32(block + _BLOCK_PACKETS):
+        memory.release32(block + BLOCK_STATUS, ZERO)  # R1
+        blocks.position = ((blocks.position >> THIRTY_TWO) + ONE) << THIRTY_TWO
+        blocks.next = ZERO
+
+
 @kernel
 def rx_burst(loop, address):
     """Take a burst out of the block in hand.
@@ -157,31 +170,20 @@ def rx_burst(loop, address):
         if at == ZERO:
             at = _find(blocks, block)
     count = min(_BURST, memory.le32(block + _BLOCK_PACKETS) - taken)
+    if count == ZERO:  # who took the last of them died before it gave the block back
+        release(address)
+        return ZERO
     bytes_ = ZERO
     for i in range(count):
         bytes_ += _read(queue, frame_at(loop.frames + u64(i) * _FRAME), at)
         at += memory.le32(at)
     blocks.next = at
     blocks.position = blocks.position + count
-    if count != ZERO:
-        queue.rx_packets = queue.rx_packets + count
-        queue.rx_bytes = queue.rx_bytes + bytes_
-        queue.bursts = queue.bursts + ONE
-        sizes.count(queue.rx_sizes, count)
+    queue.rx_packets = queue.rx_packets + count
+    queue.rx_bytes = queue.rx_bytes + bytes_
+    queue.bursts = queue.bursts + ONE
+    sizes.count(queue.rx_sizes, count)
     return count
-
-
-@inlined
-def release(address):
-    """Give the block in hand back if all of its packets were taken; nobody looks at their bytes any more."""
-    blocks = blocks_at(address + RX)
-    block = _block(blocks)
-    if memory.acquire32(block + BLOCK_STATUS) & _TO_USER == ZERO:
-        return
-    if blocks.position & LOW_32 == memory.le32(block + _BLOCK_PACKETS):
-        memory.release32(block + BLOCK_STATUS, ZERO)  # R1
-        blocks.position = ((blocks.position >> THIRTY_TWO) + ONE) << THIRTY_TWO
-        blocks.next = ZERO
 
 
 # ------------------------------------------------------------------------------------------------ out

@@ -166,7 +166,7 @@ def test_what_is_translated_is_taken_along():
 
 
 # ------------------------------------------------------------------------------------------------ who comes after
-@pytest.mark.parametrize("taken", [0, 3])
+@pytest.mark.parametrize("taken", [0, 1, 10])
 def test_the_next_worker_goes_on_in_the_block_in_hand(gateway, taken):
     gateway.wires.send(datagrams(40))
     gateway.take(40)
@@ -178,11 +178,13 @@ def test_the_next_worker_goes_on_in_the_block_in_hand(gateway, taken):
     if taken:
         start = int(blocks["position"] >> 32) % int(blocks["count"]) * int(blocks["block_bytes"])
         memory = np.frombuffer(gateway.ports[0]._memory[0], "u1")
+        taken = min(taken, int(memory[start + 12 : start + 16].view("u4")[0]))  # all that there are in the block
         blocks["sequence"] = memory[start + 24 : start + 32].view("u8")[0]
         blocks["position"] = int(blocks["position"]) + taken
     gateway.take_over()
-    assert gateway.take(10 - taken) == 10 - taken
-    assert gateway.wires.receive(10 - taken, 1) == datagrams(10, first=100)[taken:]
+    gateway.wires.send(datagrams(2, first=200))
+    assert gateway.take(12 - taken) == 12 - taken
+    assert gateway.wires.receive(12 - taken, 1) == [*datagrams(10, first=100)[taken:], *datagrams(2, first=200)]
 
 
 def test_the_next_worker_goes_on_behind_a_block_that_was_given_back(gateway):

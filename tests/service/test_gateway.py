@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 
 import checkout
@@ -95,10 +96,14 @@ def serve_bytes(child, ip, port):
     return count
 
 
-def transfer(child, ip, port, count):
-    """Send so many bytes, and return what the other side says that it got."""
+def transfer(child, ip, port, count, pauses=False):
+    """Send so many bytes, half of them after a word from the test if it pauses; return what the other side says it got."""
     with socket.create_connection((ip, port), timeout=TIMEOUT_S) as connection:
-        connection.sendall(bytes(count))
+        connection.sendall(bytes(count // 2))
+        if pauses:
+            child.say("half")
+            child.hear()
+        connection.sendall(bytes(count - count // 2))
         connection.shutdown(socket.SHUT_WR)
         return int(connection.recv(100))
 
@@ -137,3 +142,78 @@ def test_a_transfer_goes_through_and_nobody_gets_in_unasked(town, serve):
     assert queues["wan"]["tx_bytes"] > BYTES
     assert queues["lan"]["rx_dropped"] == queues["wan"]["rx_dropped"] == 0
     assert service.stop() == 0
+
+
+def echo(child, ip, port, count):
+    """Answer so many datagrams with what they hold."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.settimeout(TIMEOUT_S)
+        server.bind((ip, port))
+        child.say("listens")
+        for _ in range(count):
+            data, peer = server.recvfrom(1 << 16)
+            server.sendto(data, peer)
+    return count
+
+
+def ask(child, ip, port, sizes):
+    """Send datagrams of some sizes, each when the one before was answered; returns the sizes of the answers."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        asker.settimeout(TIMEOUT_S)
+        came = []
+        for size in sizes:
+            asker.sendto(os.urandom(size), (ip, port))
+            came.append(len(asker.recv(1 << 16)))
+        return came
+
+
+def test_datagrams_and_their_fragments_go_through(town, serve):
+    """Of two workers: fragments that one has are put together with those of the other."""
+    sizes = [1, 100, 1472, 1473, 4000, 9000] * 3
+    service = serve("--workers", "2")
+    with at(town.outside, echo, OUTSIDE, 53, len(sizes)) as server:
+        assert server.hear() == "listens"
+        with at(town.inside, ask, OUTSIDE, 53, sizes) as client:
+            assert client.hear() == sizes
+        assert server.hear() == len(sizes)
+    with connect(socket=service.socket) as ct:
+        (connection,) = ct.dump(zone=1)
+        assert connection["protocol"] == 17
+    assert service.stop() == 0
+
+
+def test_a_transfer_outlives_workers_interfaces_that_go_down_and_the_configuration(town, serve):
+    service = serve("--workers", "2")
+    with at(town.outside, serve_bytes, OUTSIDE, 80) as server:
+        assert server.hear() == "listens"
+        with at(town.inside, transfer, OUTSIDE, 80, BYTES, True) as client:
+            assert client.hear() == "half"
+            with connect(socket=service.socket) as ct:
+                for worker in ct.workers():
+                    os.kill(worker["pid"], signal.SIGKILL)
+                    service.hear("it is started again")
+            town.gateway.run("ip", "link", "set", "wan0", "down")
+            town.gateway.run("ip", "link", "set", "wan0", "mtu", "1400")
+            town.gateway.run("ip", "link", "set", "wan0", "mtu", "1500", "up")
+            os.kill(service.pid, signal.SIGHUP)
+            service.hear("the configuration was read again")
+            client.say("go on")
+            assert client.hear() == BYTES
+        assert server.hear() == BYTES
+    assert service.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("afpacket:eth7", "port afpacket:eth7: there is no interface 'eth7'; there are: lan0, lo, wan0"),
+        ("afpacket:lan0,queues=0", "expected a whole number from 1 to 1,024, found '0'"),
+        ("tap:lan0", "port tap:lan0: it is there already"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_line(town, tmp_path, spec, words):
+    with town.gateway.entered():
+        service = Service(tmp_path, "--max-connections", 2000, "--port", spec)
+    _, said = service.process.communicate()
+    assert service.process.returncode in (1, 2)
+    assert words in said.decode() and "Traceback" not in said.decode()
