@@ -165,10 +165,12 @@ def abandon(views):
     Returns:
         False when the store's lock was not had in time.
     """
-    if not fragments.waits_for(views):
-        return True
+    # under the lock even to see that there are none: while a death over it is repaired, nobody is counted as a holder
     if not fragments.lock(views):
         return False
+    if not fragments.waits_for(views):
+        fragments.unlock(views)
+        return True
     for i in range(FRAGMENTS_MAX):
         state = u64(fragments.datagram_at(fragments.datagram(views, u64(i))).state)
         if state != u64(Assembly.FREE) and _misses_ours(views, u64(i)):

@@ -2,7 +2,7 @@
 
 python -m tests.sim SEED STEPS [SEEDS]      seeds SEED, SEED + 1 ...: at least so many rounds each
 python -m tests.sim "Case(...)"             one case, with its last accesses
-python -m tests.sim --pairs [SHARE]         two workers, each pair of operations, a kill at every access; or at a share
+python -m tests.sim --pairs [SHARE [FIRST ...]]  two workers, each pair of operations, a kill at every access; or at a share
 
 The kernels must be plain Python: NUMBA_DISABLE_JIT=1.
 """
@@ -111,9 +111,10 @@ def again(text):
 
 def main(arguments):
     """Do what the arguments say."""
-    with kills.few_zones():
+    with kills.few_zones(), kills.few_fragments():
         if arguments and arguments[0] == "--pairs":
-            return pairs.main(float(arguments[1]) if len(arguments) > 1 else 1.0)
+            share = float(arguments[1]) if len(arguments) > 1 else 1.0
+            return pairs.main(share, tuple(arguments[2:]) or tuple(pairs.OPERATIONS))
         if len(arguments) == 1:
             return again(arguments[0])
         first, steps, seeds = (int(text) for text in (*arguments, "1")[:3])

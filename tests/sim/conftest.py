@@ -7,7 +7,7 @@ from zonetrack.kernels.jit import JIT
 collect_ignore_glob = ["test_*.py"] if JIT else []
 
 
-@pytest.fixture(autouse=True, scope="session")
-def few_zones():
-    with kills.few_zones():
+@pytest.fixture(autouse=True, scope="module")
+def few_zones_and_fragments():
+    with kills.few_zones(), kills.few_fragments():
         yield

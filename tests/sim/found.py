@@ -10,4 +10,17 @@ FOUND = (
         rounds=(((("wipe",),), (), (("make", 1), ("make", 3, 2, 0))),),
         kills=(((), (), (), ()),),
     ),
+    # a repairer dies while it counts holders anew; another of the dead seems to hold nothing, and is buried with fragments
+    Case(
+        world="fragmentary",
+        seed=94,
+        rounds=(
+            (
+                (("collect",),),
+                (("flush",), ("pieces", (0, 1))),
+                (("pieces", (1, 2)), ("pieces", (1, 0)), ("pieces", (1, 1))),
+            ),
+        ),
+        kills=(((), (-62,), (-70,), (-12, -82)),),
+    ),
 )

@@ -1,7 +1,10 @@
 """Small cases enumerated whole: two workers, each pair of operations, the first killed at every access.
 
-Each kill is gone through twice: the second operation begins when the first worker is dead, and meets what that one holds;
-and both run at once, in an order that a seed decides.  A share below 1 takes every so many-th access.
+Each pair is gone through in two ways.  In one the second operation begins when the first worker is dead, and meets what that
+one holds: there a kill before each store is a kill at every access, for what the dead had loaded is in nobody's memory, and
+what it had stored has come out.  So of the kills between two stores one is gone through, and stands for all.  In the other
+both run at once, the first is killed at each of its accesses, and the order of the two is decided by a seed: one of the
+orders that there are; others are for ``make sim``.  A share below 1 takes every so many-th of either.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import time
 import datagrams
 import numpy as np
 import tiny
+from zonetrack.shm.layout import QUOTA, Region
 
 from ..interleave.plays import NOW
 from .rounds import WORKERS, Case, Round, Run
@@ -29,12 +33,25 @@ OPERATIONS = {
     "flush": ("flush",),
     "update": ("burst", (UPDATE, True)),
     "find what expired": ("burst", (EXPIRED, True)),
+    "early drop": ("crowd", (FRESH, True)),
 }
+FULL = "early drop"
+"""The operation whose pairs need a zone at its limit."""
 
 
 @functools.cache
 def crossing():
     """A table in which each of the operations has something to do: a pair of lines with one slot left, and the others."""
+    return _crossing()
+
+
+@functools.cache
+def full_crossing():
+    """The same where the zone is at its limit, so that who comes drives out another, or is refused."""
+    return _crossing(limited=True)
+
+
+def _crossing(limited=False):
     made = stage()
     maker = made.participants[0]
     maker.made(np.concatenate([tiny.aimed(7, prefix="0"), tiny.aimed(8, prefix="1")]), None, tiny.LATER)
@@ -44,10 +61,14 @@ def crossing():
     play = World(made, keys, before=(FIND, UPDATE, DELETE, EXPIRED), expired=(EXPIRED,), choices=[], aging=True)
     play.now_ms = NOW
     play.prepare(lambda worker: worker.segments(*((REOPENS, *how) for how in (("S",), ("RA", True)))))
+    if limited:
+        quota = made.table.array(Region.CONTROL, "quotas", QUOTA)
+        quota["limit"][0], quota["has_limit"][0] = quota["count"][0], 1
+        play.stage.save()
     return play
 
 
-WORLDS["crossing"] = crossing
+WORLDS["crossing"], WORLDS["full crossing"] = crossing, full_crossing
 
 
 class Cross(Round):
@@ -69,11 +90,16 @@ class Cross(Round):
 
 
 def killed_at(first, second, at, seed, waits):
-    """Go through one kill of a pair; returns whether it came to that, and the shared accesses."""
+    """Go through one kill of a pair, at a store where the second waits, else at an access.
+
+    Returns:
+        Whether it came to that, and the shared accesses.
+    """
+    world = "full crossing" if FULL in (first, second) else "crossing"
     programs = ((OPERATIONS[first],), (OPERATIONS[second],), *((),) * (WORKERS - 2))
-    kills = ((at,), *((),) * WORKERS)
-    run = Run("crossing", seed)
-    run.case = Case("crossing", seed, (programs,), (kills,))
+    kills = ((-at if waits else at,), *((),) * WORKERS)
+    run = Run(world, seed)
+    run.case = Case(world, seed, (programs,), (kills,))
     run.world.begin()
     run.world.now_ms = NOW
     Cross(run, programs, kills, waits).run()
@@ -83,25 +109,27 @@ def killed_at(first, second, at, seed, waits):
 def go_through(first, second, share=1.0):
     """Kill the first of a pair at each access; returns kills and shared accesses."""
     step = max(1, round(1 / share))
-    at = random.Random(f"{first} {second}").randrange(1, step + 1)
     kills = accesses = 0
-    while True:
-        outcomes = [killed_at(first, second, at, at, waits) for waits in (True, False)]
-        kills += sum(killed for killed, _ in outcomes)
-        accesses += sum(made for _, made in outcomes)
-        if not any(killed for killed, _ in outcomes):
-            return kills, accesses
-        at += step
+    for waits in (True, False):
+        at = random.Random(f"{first} {second} {waits}").randrange(1, step + 1)
+        killed = True
+        while killed:
+            killed, made = killed_at(first, second, at, at, waits)
+            kills, accesses = kills + killed, accesses + made
+            at += step
+    return kills, accesses
 
 
-def main(share):
-    """Go through all pairs; returns 1 when something went wrong."""
+def main(share, firsts=tuple(OPERATIONS)):
+    """Go through all pairs whose first is one of some; returns 1 when something went wrong."""
     began, kills, accesses = time.process_time(), 0, 0
-    for first in OPERATIONS:
+    for first in firsts:
         for second in OPERATIONS:
             some, made = go_through(first, second, share)
             kills, accesses = kills + some, accesses + made
             print(f"{first} beside {second}: {some:,} kills", flush=True)
     seconds = time.process_time() - began
-    print(f"{len(OPERATIONS) ** 2} pairs, {kills:,} kills, {accesses:,} shared accesses, 0 faults; {seconds:,.0f} s")
+    print(
+        f"{len(firsts) * len(OPERATIONS)} pairs, {kills:,} kills, {accesses:,} shared accesses, 0 faults; {seconds:,.0f} s"
+    )
     return 0

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 
 import datagrams
 import foretelling
+import fragmented
 import histories
 import naive_audit
+import naive_fragments
 import numpy as np
 import tables
 from foretelling import Wanted
 from simulation import Killed, Simulation
-from zonetrack.kernels import expectations, flush, memory, repair
+from zonetrack.kernels import expectations, flush, late, memory, repair
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import ACTION, GLOBAL, QUOTA, STEP_BITS, UNLIMITED, Nat, Region, Step, offset
 
@@ -41,6 +43,15 @@ LABELS["mark"], LABELS["mark_mask"], LABELS["label"], LABELS["label_mask"] = 7, 
 TRANSLATIONS = np.zeros(1, ACTION)
 TRANSLATIONS["nat"], TRANSLATIONS["nat_ports"] = Nat.APPLY | Nat.SOURCE, (4000, 4002)
 TRANSLATIONS["nat_first"] = TRANSLATIONS["nat_last"] = (0, 0xC0000263)
+PIECES = [
+    fragmented.cut(fragmented.udp(3200, sport=1000 + datagram), 1480, 2960, id=7 + datagram) for datagram in range(3)
+]
+"""Three fragments of each of three datagrams; of the first one more, which overlaps."""
+PIECES[0].append(fragmented.Piece(bytes(1480), 1472, True, id=7))
+EXPIRED_MS = 31_000
+"""After which no datagram is waited for."""
+FOREVER_MS = 1 << 33
+"""When everything has expired."""
 UNKNOWN = {
     "make": histories.MADE + histories.THERE,
     "mark": histories.REMOVED,
@@ -158,6 +169,7 @@ class Round:
         self.dead = []
         self.repairer = None
         self.keepers = 0
+        self.jumped = False
 
     def run(self):
         """Run all programs, then judge."""
@@ -168,6 +180,7 @@ class Round:
         assert not self.dead and not self.keepers
         for actor in self.actors:
             actor.finish()
+        self._collect_all()
         self.world.bring_back()
         faults = naive_audit.faults(self.world.stage.table)
         operations = [operation for actor in self.actors for operation in actor.operations]
@@ -176,10 +189,27 @@ class Round:
         if faults:
             raise Fault(simulation.report(Fault("\n".join(faults))))
 
+    def _collect_all(self):
+        """Let everybody hear of all fragments that wait: none may be held for ever."""
+        store = self.actors[0].hand.store
+        for moment in (self.world.now_ms + EXPIRED_MS, FOREVER_MS):
+            for actor in 2 * self.actors if store["count"] or any(actor.waits for actor in self.actors) else ():
+                actor.told_late(actor.hand.late(moment))
+        for actor in self.actors:
+            late.abandon(actor.participant.views)  # pieces of the last datagram that it has completed
+            actor.hand.forget()
+        if store["count"]:
+            raise Fault(f"{store['count']} fragments are held for ever")
+        for actor in self.actors:
+            if actor.waits and not (actor.deaths or self.jumped):
+                raise Fault(f"worker {actor.participant.me} was never told of {len(actor.waits)} fragments")
+            actor.waits.clear()
+
     # -------------------------------------------------------------------------------------------- death
     def died(self, actor):
         """A worker was killed: it waits for repair, and a keeper comes for it."""
         self.run_.killed += 1
+        actor.deaths += 1
         if self.run_.reach:
             self.run_.reach.died_in(int(actor.participant.place["intent"]["step"]) & (1 << STEP_BITS) - 1)
         self.dead.append(actor)
@@ -231,6 +261,18 @@ class Round:
             self.repairer = None
 
 
+class Hand(fragmented.Bench):
+    """Sends fragments in the name of a participant."""
+
+    def __init__(self, participant):
+        self.table, self.me, self.views, self.sent = participant.table, participant.me, participant.views, 0
+
+    def forget(self):
+        """Have in mind what a new process has: no fragments."""
+        scratch = naive_fragments.scratch(self.views)
+        scratch["whole_count"] = scratch["late_count"] = 0
+
+
 class Actor(Worker):
     """A worker with a program, which may be killed and is followed by another in its place."""
 
@@ -238,6 +280,11 @@ class Actor(Worker):
         super().__init__(round_.world, round_.simulation, participant)
         self.round, self.program, self.lives = round_, list(program), lives
         self.busy = False
+        self.deaths = 0
+        self.hand = Hand(participant)
+        self.waits = set()
+        """Tickets of fragments that it has not been told of."""
+        self.hand.forget()
 
     def life(self):
         """Live until the program is done, or death."""
@@ -264,6 +311,8 @@ class Actor(Worker):
 
     def rise(self):
         """The dead is repaired: whatever it was killed over is over, and a successor goes on."""
+        self.hand.forget()
+        self.waits.clear()
         now = self.simulation.now
         for operation in self.operations:
             if operation.outcomes == ():
@@ -310,6 +359,7 @@ class Actor(Worker):
     def jump(self, by_ms):
         """The clock goes on."""
         self.play.now_ms += by_ms
+        self.round.jumped = True  # what nobody has collected for long is given up
 
     def flush(self, zone=0):
         """Detach a zone, and bring home what it held in slices: one operation, which nobody leaves before its end."""
@@ -330,6 +380,27 @@ class Actor(Worker):
                     self.round.lay_to_rest()
                 self.simulation.relax()
         raise Fault("a flush does not come to an end")
+
+    def pieces(self, *pieces):
+        """Track a burst of fragments: (datagram, piece)."""
+        first = self.hand.sent
+        fates = self.hand.send(*(PIECES[datagram][piece] for datagram, piece in pieces), now_ms=self.play.now_ms)
+        self.waits |= {first + i for i, fate in enumerate(fates) if fate == fragmented.HELD}
+
+    def collect(self):
+        """Hear of fragments that have waited."""
+        self.told_late(self.hand.late(self.play.now_ms))
+
+    def told_late(self, told):
+        """Note what was told: of each fragment once, and only of those that waited."""
+        if not set(told) <= self.waits:
+            raise Fault(f"worker {self.participant.me} was told twice, or of others' fragments")
+        self.waits -= set(told)
+
+    def give_up(self):
+        """Leave what it holds, as who ends does."""
+        if late.abandon(self.participant.views):
+            self.waits.clear()
 
     def label(self, *packets):
         """Track a burst whose connections get a mark and a label, made or found."""

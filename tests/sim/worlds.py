@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 
 import datagrams
+import kills
 import numpy as np
 import tables
 import tiny
@@ -40,6 +41,7 @@ def on(keys, *names):
 def stage(**sizes):
     """Return a new table with participants that have records at hand, and quick views."""
     made = tiny.Stage(WORKERS, **sizes)
+    kills.cut_store(made.table)
     for participant in made.participants:
         keys = tiny.aimed(1, pair=7, skip=participant.me)
         participant.made(keys, None, tiny.LATER)
@@ -320,11 +322,31 @@ def translated():
     return World(stage(extension_share=1000), tiny.aimed(5), choices=choices)
 
 
+@functools.cache
+def fragmentary():
+    """Fragments of three datagrams, which come through different workers, again, overlapping, too late, or never all."""
+    each = [("pieces", (datagram, piece)) for datagram in range(3) for piece in range(3)]
+    choices = [*2 * each, ("pieces", (0, 2), (0, 1), (0, 0)), ("pieces", (1, 0), (2, 1)), ("pieces", (0, 3))]
+    choices += [*6 * [("collect",)], ("give_up",), ("jump", DAY), *on(2, "make", "remove"), ("flush",), *LIST]
+    return World(stage(), tiny.aimed(2), before=(0,), choices=choices)
+
+
 WORLDS = {
     world.__name__: world
     for world in (
         *(roomy, brimming, lopsided, two_keys, two_zones, ageing, limited),
-        *(few_segments, few_records, full_lists, bursts, segments, foretold, crowded, labelled, translated),
+        *(
+            few_segments,
+            few_records,
+            full_lists,
+            bursts,
+            segments,
+            foretold,
+            crowded,
+            labelled,
+            translated,
+            fragmentary,
+        ),
     )
 }
 DRAWN = tuple(WORLDS)

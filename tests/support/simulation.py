@@ -13,7 +13,7 @@ So a plain load may come before an earlier plain one, an acquire before an earli
 plain one.  What is not modelled: a load that gives what is stored later in time, and loads ordered by an address only
 (the protocol does not lean on that: a slot that is followed is loaded with acquire).  Fields of records, reached by
 ``record_at``, are not shared words: they change at once.  A participant's own place is read by nobody else while it lives,
-so accesses to it are no occasion to switch.
+so accesses to it are no occasion to switch.  Two words that lie together may be accessed as one: what is older is out then.
 
 A seed also decides how often to switch, how long stores wait and how often loads are late, so that among thousands there
 are long runs of one worker and wild ones.  When all spin and nothing is waiting in a buffer, that is a deadlock.
@@ -78,6 +78,11 @@ class Mapped:
                 self.pages[page] = words
         self.own_low = table.address(Region.CONTROL, "participants")
         self.own_high = table.address(Region.CONTROL, "delete_lists") + ROSTER_MAX * DELETE_LIST_MAX * DELETE_BYTES
+
+
+def overlaps(buffer, address, size):
+    """Whether a store waits that wrote a part of a word, or more than it: a core waits until that is out."""
+    return any(entry[1] != size and entry[0] < address + size and address < entry[0] + entry[1] for entry in buffer)
 
 
 class Worker:
@@ -268,9 +273,10 @@ class Simulation(memory.World):
         if self.own_low <= address < self.own_high:
             return words[i]
         self.turn()
+        if overlaps(worker.buffer, address, size):
+            self.empty(worker)
         for entry in reversed(worker.buffer):
             if entry[0] == address:
-                assert entry[1] == size, "a word is accessed in one size only"
                 self.note((worker.name, "loads own", address, entry[2]))
                 return entry[2]
         value, moment = words[i], 0
@@ -309,6 +315,8 @@ class Simulation(memory.World):
         self.turn()
         release = order is RELEASE and RELEASE not in self.forget
         self.note((worker.name, "releases" if release else "stores", address, value))
+        if overlaps(worker.buffer, address, size):
+            self.empty(worker)
         worker.number += 1
         self.waiting += 1
         worker.buffer.append((address, size, value, release, worker.number))
