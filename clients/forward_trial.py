@@ -58,7 +58,17 @@ LOOK_MS = 100
 ROUNDS = u64(128 if jit.JIT else 2)
 PACED_SHARE = 0.5
 """Of the rate of the first run, at which times are taken."""
-CONTROL = np.dtype([("sent", "u8"), ("done", "u8"), ("over", "u8"), ("cpu_ns", "u8"), ("elapsed_ns", "u8")])
+CONTROL = np.dtype(
+    [
+        ("sent", "u8"),
+        ("done", "u8"),
+        ("over", "u8"),
+        ("takes", "u8"),
+        ("bounces", "u8"),
+        ("cpu_ns", "u8"),
+        ("elapsed_ns", "u8"),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -170,6 +180,11 @@ class Stage:
         frames, _kept = forward_traffic.flows_of(flows, self.frame_bytes)
         client = self.topology == "vv"
         send, most = self.offering(frames, client), BATCH_CLIENT if client else BATCH
+        # a client sees nothing of what came before it did
+        while not (self.control["takes"] and (self.control["bounces"] or self.topology != "pvp")):
+            if self.control["over"]:
+                return
+            os.sched_yield()
         began = time.perf_counter()
         sent = 0
         while (passed := time.perf_counter() - began) < seconds:
@@ -207,6 +222,7 @@ class Stage:
     def receive(self) -> None:
         """Be the sink, until all has come that was sent and not lost, or nothing comes any more."""
         take, before = self.collecting(), sum(self._lost().values())
+        self.control["takes"] = 1
         last = time.perf_counter()
         while not self.control["done"] or time.perf_counter() - last < SETTLE_S:
             if take():
@@ -227,6 +243,7 @@ class Stage:
         frames, _kept = frames_of([bytes(self.frame_bytes)] * BATCH_CLIENT)
         frames["address"] = slots.ctypes.data + FRAME_SLOT_BYTES * np.arange(BATCH_CLIENT, dtype="u8")
         frames["flags"] |= np.uint8(FrameFlag.QUIET)
+        self.control["bounces"] = 1
         while not self.control["over"]:
             came = queue.receive(answers, slots)
             sent = 0

@@ -31,6 +31,7 @@ def test_ages_are_counted_and_told():
     spec, counts = np.zeros(1, TIMESPEC), np.zeros(1, COUNTS)
     counts["min_ns"] = 1 << 62
     frames, block = forward_traffic.flows_of(3, 60)
+    forward_traffic.note(u64(block.ctypes.data), u64(0), u64(counts.ctypes.data), u64(spec.ctypes.data))  # compiled
     forward_traffic.stamp(u64(frames.ctypes.data), u64(3), u64(spec.ctypes.data))
     sent_ns = block[0, 42:50].view("u8")[0]
     assert 0 <= time.monotonic_ns() - int(sent_ns) < 60e9
