@@ -53,6 +53,10 @@ COMMANDS = {
     "ports": Command("zonetrack.clients.stats_commands:ports_command", "Show the ports and their queues."),
     "top": Command("zonetrack.clients.top_command:command", "Watch who and what fills the table, live."),
     "metrics": Command("zonetrack.clients.stats_commands:metrics_command", "Print what Prometheus reads of a service."),
+    "save": Command("zonetrack.service.saved_commands:save_command", "Save the table of a stopped service in a file."),
+    "restore": Command(
+        "zonetrack.service.saved_commands:restore_command", "Make a table from a file, for the next start."
+    ),
     "restart": Command(
         "zonetrack.clients.restart_command:command", "Replace the processes of a service while it runs."
     ),

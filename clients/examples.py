@@ -75,6 +75,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("top --once --rows 5", "Look once, for a mail or a ticket."),
     ),
     "metrics": (("metrics", "What Prometheus reads."),),
+    "save": (("save /var/lib/zonetrack.saved", "Keep the table of a stopped service across a reboot."),),
+    "restore": (("restore /var/lib/zonetrack.saved", "Make the table of the next start from a saved file."),),
     "restart": (("restart", "Go on with the program that is installed now; connections stay."),),
     "stop": (("stop", "Stop the service; the table is kept for the next start."),),
     "replay": (
