@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tables
 from zonetrack.clients.driver import CheckFailed, Driver, now_ms
 from zonetrack.clients.traffic import SAMPLE_STRIDE, Packet
 from zonetrack.shm import roster, segment
@@ -63,6 +64,7 @@ def test_a_connection_that_has_expired_is_missed(table):
 
 
 def test_refused_connections_are_made_when_others_have_expired(table):
+    tables.refuse(table)
     table.array(Region.CONTROL, "globals", GLOBAL)["limit"] = 100
     table.array(Region.CONTROL, "policies", POLICY)["timeout_ms"][0] = 20
     driver = sent(table, Packet.SYN, Packet.RST, 250)
@@ -73,6 +75,7 @@ def test_refused_connections_are_made_when_others_have_expired(table):
 
 
 def test_waiting_for_nothing_ends(table):
+    tables.refuse(table)
     table.array(Region.CONTROL, "globals", GLOBAL)["limit"] = 10
     with pytest.raises(CheckFailed, match=r"22 connections were refused for \d+ ms \(full\), with 10 in the table"):
         sent(table, Packet.SYN, Packet.ACK, 32)

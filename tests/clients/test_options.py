@@ -60,7 +60,7 @@ def test_every_filter_has_its_option(name):
     assert set(Filter.__annotations__) <= {parameter.name for parameter in command.params}
 
 
-@pytest.mark.parametrize("command", ["count", "list --format ovs", "stats", "limits show", "flush --zone 65000"])
+@pytest.mark.parametrize("command", ["count", "list --format jsonl", "stats", "limits show", "flush --zone 65000"])
 def test_commands_import_no_more_than_they_need(desk, command):
     script = (
         "import sys, json, atexit\n"

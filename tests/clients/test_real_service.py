@@ -63,6 +63,7 @@ def test_who_answers(ask, service):
         "stop",
     }
     asked |= {"limits.get", "limits.set", "limits.unset", "config.reload", "explain.recent", "expectations", "nat"}
+    asked |= {"events.subscribe", "events.unsubscribe", "metrics", "summary", "restart"}
     asked |= {
         "timeouts.get",
         "timeouts.set",

@@ -97,7 +97,7 @@ def test_it_imports_next_to_nothing(socket):
         *("zonetrack.clients", "zonetrack.clients.sync", "zonetrack.clients.methods", "zonetrack.clients.pages"),
         *("zonetrack.clients.session", "zonetrack.clients.wire", "zonetrack.clients.framing"),
         *("zonetrack.clients.errors", "zonetrack.clients.address", "zonetrack.clients.filters"),
-        *("zonetrack.clients.connections", "zonetrack.clients.events"),
+        *("zonetrack.clients.connections", "zonetrack.clients.events", "zonetrack.clients.nearest"),
     }
     used = imported_by(f"from zonetrack.clients.sync import connect\nct = connect({socket!r})\nlist(ct.connections())")
     assert not used & HEAVY
