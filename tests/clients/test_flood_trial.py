@@ -9,7 +9,7 @@ from zonetrack.kernels.jit import JIT
 from zonetrack.shm import segment
 from zonetrack.shm.layout import ENTRY, GLOBAL, Life, Region
 
-PLAN = FloodPlan(threads=2, connections=5_000 if JIT else 40, room=4_000 if JIT else 300, seconds=1 if JIT else 4)
+PLAN = FloodPlan(threads=2, connections=5_000 if JIT else 40, room=65_536 if JIT else 300, seconds=1 if JIT else 4)
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from scapy.layers.l2 import Ether
 from services import Service
 from zonetrack.clients.port import Queue, frames_of
 from zonetrack.service import audit
-from zonetrack.shm.layout import DESCRIPTOR, FRAME_SLOT_BYTES, GLOBAL, FrameFlag, Region
+from zonetrack.shm.layout import BLOCK_RECORDS, DESCRIPTOR, FRAME_SLOT_BYTES, GLOBAL, FrameFlag, Region
 
 RULES = checkout.ROOT / "docs" / "examples" / "two-routers.rules"
 SERVER, PUBLIC = "198.51.100.7", "203.0.113.1"
@@ -90,7 +90,7 @@ class Routers:
         self.flows = FLOWS_PER_QUEUE * each
         self.service = Service(
             directory,
-            *("--workers", workers, "--fresh", "--max-connections", 4 * self.flows + 1000),
+            *("--workers", workers, "--fresh", "--max-connections", 4 * self.flows + 4 * BLOCK_RECORDS * workers),
             *(f"--port=shm:{name},queues={each},slots={SLOTS}" for name in ("lan", "wan")),
             environment={"ZONETRACK_RULES": str(RULES), "ZONETRACK_EXTENSION_SHARE": "1000"},
         )
