@@ -11,7 +11,7 @@ from zonetrack.service.door import open_door
 def test_what_is_not_said_is_as_the_configuration_has_it(tmp_path):
     door, told = open_door(str(tmp_path / "x.sock")), []
     context = Context("x", tables.small(), door, told.append, dict, list, list)
-    assert (context.bounds, context.keeper) == (Control(), os.getppid())
+    assert (context.bounds, context.keeper()) == (Control(), os.getppid())
     context.order(Order.RELOAD)
     assert told == [Order.RELOAD]
     door.close()
