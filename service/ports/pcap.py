@@ -84,7 +84,8 @@ class PcapPort:
                 size = os.fstat(file.fileno()).st_size
                 self._bytes = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY), "u1")
                 self._frames = np.concatenate([np.zeros(0, FRAME), *found])
-                self._frames["address"] += np.uint64(self._bytes.ctypes.data) - capture.walk["address"]
+                moved = (self._bytes.ctypes.data - int(capture.walk["address"])) % 2**64
+                self._frames["address"] += np.uint64(moved)
         except CaptureError as error:
             raise PortError(f"port {self._spec}: {error}") from error
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from zonetrack.clients.errors import Exit
 
-ZONE = 140
+ZONE = 150
 
 
 def told(desk, zone):

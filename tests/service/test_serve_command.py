@@ -111,4 +111,7 @@ def test_a_wrong_flag_is_wrong_usage():
         check=False,
     )
     assert done.returncode == Exit.USAGE
-    assert done.stderr == "Error: flag: ports: expected a port as shm:NAME[,queues=N][,zone=Z][,slots=N], found 'lab'\n"
+    assert done.stderr == (
+        "Error: flag: ports: expected a port as shm:NAME, afpacket:INTERFACE, tap:INTERFACE or pcap:FILE, "
+        "with [,queues=N][,zone=Z], found 'lab'\n"
+    )
