@@ -341,7 +341,9 @@ class Shared(FunctionCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Put a result into the cache: its number and its file by one process at a time."""
-        with (Path(os.environ["NUMBA_CACHE_DIR"]) / WRITING).open("w") as file:
+        directory = Path(os.environ["NUMBA_CACHE_DIR"])
+        directory.mkdir(parents=True, exist_ok=True)  # someone may have thrown it away meanwhile
+        with (directory / WRITING).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             super().save_overload(sig, data)
 

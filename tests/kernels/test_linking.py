@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -217,6 +218,20 @@ def test_two_processes_fill_one_cache(ask, tmp_path):
         told = list(pool.map(ask, ("walk", "run") * 2, (7, 7, 7, 7)))
     assert [json.loads(text)[0] for text in told] == [9, 16, 9, 16]
     assert ask("walk", 8) == "[10, []]" and ask("run", 8) == "[18, []]"
+
+
+def test_a_cache_that_is_gone_is_made_again(ask, tmp_path, monkeypatch):
+    assert ask("step", 7) == '[8, ["rooms.step"]]'
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
+    shutil.rmtree(cache)
+
+    @jit.kernel
+    def late(a):
+        return a
+
+    assert late(u64(3)) == 3
+    assert list(cache.glob(f"{linking.PARTS}/*.bc"))
 
 
 def test_parts_that_are_gone_are_compiled_again(ask, tmp_path):
