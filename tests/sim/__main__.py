@@ -22,6 +22,7 @@ import kills  # noqa: E402 - after the environment says that kernels are plain P
 from zonetrack.shm.layout import Step  # noqa: E402
 
 from . import pairs  # noqa: E402
+from .found import RARE  # noqa: E402
 from .reach import Reach  # noqa: E402
 from .rounds import Case, Run  # noqa: E402
 from .shrink import shrink  # noqa: E402
@@ -78,6 +79,9 @@ def go_through(first, steps, seeds):
     for world in WORLDS.values():
         world()
     tally = Tally()
+    for case in RARE:
+        Run(case.world, case.seed, tally.reach).one(case)
+        tally.reach.end_of_seed()
     for seed in range(first, first + seeds):
         run = Run(name_of(seed), seed, tally.reach)
         try:

@@ -3,7 +3,7 @@
 import pytest
 
 from ..interleave.plays import SEEDS
-from .found import FOUND
+from .found import FOUND, RARE
 from .reach import Reach
 from .rounds import ACCESSES_MIN, Case, Run
 from .worlds import DRAWN, WORLDS
@@ -25,6 +25,15 @@ def test_a_world_that_goes_on_for_many_rounds():
 @pytest.mark.parametrize("case", FOUND, ids=str)
 def test_what_once_went_wrong(case):
     Run(case.world, case.seed).one(case)
+
+
+def test_repair_that_does_not_have_the_counts():
+    """Only where two are dead at once: seeds do not come to it."""
+    reach = Reach()
+    for case in RARE:
+        Run(case.world, case.seed, reach).one(case)
+        reach.end_of_seed()
+    assert [name for name in reach.missed() if name.startswith("repair._bring_home")] == []
 
 
 def test_same_seed_same_run():
