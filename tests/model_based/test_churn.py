@@ -13,7 +13,8 @@ from zonetrack.shm.layout import Life
 from zonetrack.shm.reasons import Reason
 from zonetrack.shm.seats import Seats
 
-HOURS, ZONES, LIMIT, ZONE_LIMIT, HALF_OPEN = 3, 4, 400, 150, 60
+HOURS, ZONES = 3, 4
+LIMIT, ZONE_LIMIT, HALF_OPEN = (400, 150, 60) if JIT else (200, 75, 30)
 STEP_MS = 1_000 if JIT else 180_000
 STEPS = HOURS * 3_600_000 // STEP_MS
 PACKETS = 64 if JIT else 32
@@ -29,7 +30,7 @@ def test_hours_at_the_limit(on_full):
     for zone in range(ZONES):
         settings.set(zone, {"on_full": on_full})
         tables.set_limit(table, zone, ZONE_LIMIT)
-    settings.set(1, {"half_open": HALF_OPEN, "adaptive": [100, ZONE_LIMIT]})
+    settings.set(1, {"half_open": HALF_OPEN, "adaptive": [ZONE_LIMIT * 2 // 3, ZONE_LIMIT]})
     tables.totals(table)["limit"] = LIMIT
     workers = [tables.Participant(table) for _ in range(2)]
     sender = Sender(7, 32)
