@@ -5,7 +5,7 @@ import json
 import pytest
 from zonetrack.clients.errors import Exit
 
-ZONE = 150
+ZONE = 262
 
 
 def told(desk, zone):
