@@ -22,8 +22,8 @@ from zonetrack.shm.layout import Step
 LABEL = re.compile(r"#.*\b([RAF][1-9])\b")
 ARMS = "repair"
 """Rooms whose name begins so are watched arm by arm."""
-ELSEWHERE = ("ring", "poll", "rulebook", "pipeline", "preview")
-"""Rooms of rules, and of rings between a service and its clients, whose simulation is in tests/interleave."""
+ELSEWHERE = ("ring", "poll", "rulebook", "pipeline", "preview", "port_packet")
+"""Rooms of rules, and of rings between a service and its clients, whose simulation is in tests/interleave, or the system."""
 
 
 class Reach:

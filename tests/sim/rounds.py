@@ -22,9 +22,10 @@ import numpy as np
 import tables
 from foretelling import Wanted
 from simulation import Killed, Simulation
-from zonetrack.kernels import expectations, flush, late, memory, repair
+from zonetrack.kernels import entries, expectations, flush, index, intents, late, locks, memory, repair, tally, tuples
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import ACTION, GLOBAL, QUOTA, STEP_BITS, UNLIMITED, Nat, Region, Step, offset
+from zonetrack.service.event_merge import Merger
+from zonetrack.shm.layout import ACTION, GLOBAL, QUOTA, STEP_BITS, TALKER, TALLY, UNLIMITED, Nat, Region, Step, offset
 
 from ..interleave.plays import SLICE, Fault, Worker
 from .worlds import SHORT_MS, WORKERS, WORLDS
@@ -351,6 +352,37 @@ class Actor(Worker):
     def claim(self, number):
         """A connection comes that may have been foretold."""
         foretelling.claim(self.participant, Wanted(port=1 + number // 2))
+
+    def call(self, number):
+        """A packet of GRE asks for the call that it belongs to."""
+        expectations.call_of(self.participant.views, Wanted(port=1 + number // 2).packet(1024))
+
+    def find_other(self, key):
+        """A packet that seems to be translated looks for another connection of its key."""
+        wanted = np.ascontiguousarray(self.play.keys[key])
+        views, address = self.participant.views, u64(wanted.ctypes.data)
+        record = self.participant.find(wanted)[0]
+        if record < tables.BUSY:
+            found = index.find_other(
+                views, address, tuples.hash_key(views, address), tuples.zone_of(address), u64(record)
+            )
+            if found != index.MISS and found != index.BUSY:
+                locks.drop(entries.address(views, found) + entries.LOCK)
+            intents.done(views)
+
+    def hear(self):
+        """Somebody reads what has happened: each number but once, in order."""
+        table = self.play.stage.table
+        batch, _ = Merger(table).take()
+        numbers = batch.rows["sequence"]
+        assert (np.diff(numbers.astype(np.int64)) > 0).all()
+
+    def tally(self):
+        """Somebody adds up what there is, without a lock."""
+        cursor, sums = np.zeros(1, "u8"), np.zeros(1, TALLY)
+        talkers = np.zeros(tally.TALKERS_BUCKETS * tally.TALKERS_PLACES, TALKER)
+        at = (u64(one.ctypes.data) for one in (cursor, sums, talkers))
+        tally.count(self.participant.views, u64(self.play.now_ms), u64(1 << 40), *at)
 
     def prune(self):
         """Take away expectations whose parents have gone."""

@@ -14,6 +14,7 @@ import numpy as np
 import tables
 import tiny
 from zonetrack.shm import roster
+from zonetrack.shm.events import EVERYTHING, Events
 from zonetrack.shm.layout import BLOCK_RECORDS, POOL_COUNT_SHIFT, Life, Slab
 
 from ..interleave.plays import NOW, SHORT, Play
@@ -38,11 +39,16 @@ def on(keys, *names):
     return [(name, key) for name in names for key in range(keys)]
 
 
-def stage(**sizes):
-    """Return a new table with participants that have records at hand, and quick views."""
+def stage(watched=False, **sizes):
+    """Return a new table with participants that have records at hand, and quick views; ``watched``: events are read."""
     made = tiny.Stage(WORKERS, **sizes)
     kills.cut_store(made.table)
+    if watched:
+        made.table.events = Events()
+        made.table.events.want(EVERYTHING)
     for participant in made.participants:
+        if watched:
+            made.table.events.enter(participant.me, participant.views)
         keys = tiny.aimed(1, pair=7, skip=participant.me)
         participant.made(keys, None, tiny.LATER)
         participant.remove(keys)
@@ -196,7 +202,7 @@ def two_keys():
     maker = made.participants[0]
     maker.made(np.concatenate([tiny.aimed(9, prefix="0", pair=1), tiny.aimed(8, prefix="1", pair=1)]), None, tiny.LATER)
     keys = np.concatenate([tiny.aimed(3, prefix="0"), tiny.aimed(3, prefix="1")])
-    choices = PAIRED + on(6, "find") + LIST + FLUSH
+    choices = PAIRED + on(6, "find", "find_other") + LIST + FLUSH
     return World(made, keys, before=(0,), replies={0: 3, 1: 4, 4: 2, 5: 1}, choices=choices)
 
 
@@ -292,7 +298,14 @@ def segments():
 @functools.cache
 def foretold():
     """Connections that foretell others, which come, are replaced, and go stale with their parents."""
-    choices = [*on(6, "foretell", "claim"), *3 * [("prune",)], *on(2, "find", "remove", "make"), *LIST, ("flush",)]
+    choices = [
+        *on(6, "foretell", "claim"),
+        *on(2, "call"),
+        *3 * [("prune",)],
+        *on(2, "find", "remove", "make"),
+        *LIST,
+        ("flush",),
+    ]
     return World(stage(), tiny.aimed(2), before=(0, 1), choices=choices)
 
 
@@ -323,6 +336,13 @@ def translated():
 
 
 @functools.cache
+def watched():
+    """Somebody reads what happens to connections, so everybody writes it."""
+    choices = [*on(4, *CHANGES, "make"), *LIST, *FLUSH, burst(0, 1, 2), burst(3, 2), *3 * [("hear",), ("tally",)]]
+    return World(stage(watched=True), tiny.aimed(4), before=(0, 1, 2), choices=choices)
+
+
+@functools.cache
 def fragmentary():
     """Fragments of three datagrams, which come through different workers, again, overlapping, too late, or never all."""
     each = [("pieces", (datagram, piece)) for datagram in range(3) for piece in range(3)]
@@ -345,6 +365,7 @@ WORLDS = {
             crowded,
             labelled,
             translated,
+            watched,
             fragmentary,
         ),
     )

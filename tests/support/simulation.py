@@ -69,8 +69,11 @@ class Mapped:
         self.table = table
         self.pages = {}
         self.kept = []
-        for region, buffer in table.regions.items():
-            base = table.base[region]
+        places = [(table.base[region], buffer) for region, buffer in table.regions.items()]
+        if table.events:
+            heads = ctypes.c_ubyte * (table.events.ring_address(1) - table.events.base)
+            places.append((table.events.base, heads.from_address(table.events.base)))
+        for base, buffer in places:
             view = memoryview(buffer).cast("B")
             self.kept.append(view)
             words = (view.cast("Q"), view.cast("I"), base)
