@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from ..clients.errors import ZonetrackError
-from ..shm import estate, roster
+from ..shm import estate
 from ..shm.errors import EstateError
 from ..shm.queues import Queues
 from ..shm.segment import Instance
@@ -40,6 +40,7 @@ from . import (
     orphans,
     privileges,
     settings,
+    stopping,
     warmup,
 )
 from .board import Board
@@ -515,18 +516,7 @@ class Keeper:
                     child.kill(now_s)
 
     def _put_away(self) -> None:
-        """Put the table away for the next start, or discard it."""
-        burial.bury_dead(self._instance.table)
-        left = roster.present(self._instance.table)
-        if self._discard:
-            self._instance.unlink()
-            _log.info("the table is discarded")
-        elif left:
-            here = ", ".join(f"{place.kind.name.lower()} {place.pid}" for place in left)
-            _log.warning("the table is left open, for it is not at rest: %s", here)
-        else:
-            self._instance.seal()
-            _log.info("the table is put away")
+        stopping.put_away(self._instance, self._discard)
 
 
 def command() -> list[str]:

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from ..clients import address
 from ..clients.errors import ZonetrackError
 from ..shm import estate
 from ..shm.estate import Estate, Member
@@ -66,6 +67,15 @@ def of(instance: str) -> Orphans | None:
     return None
 
 
+def behind(path: str) -> Orphans | None:
+    """Return who is left of the service whose control socket stood at a path; None where nobody is, or its keeper lives."""
+    for instance in estate.instances():
+        left = of(instance)
+        if left is not None and left.estate.told.get("path") == path:
+            return left
+    return None
+
+
 @cache
 def program() -> str:
     """Return what tells this program from any other version of it."""
@@ -80,6 +90,7 @@ def about(config: Config) -> dict[str, Any]:
     return {
         "format": f"{digest():016x}",
         "program": program(),
+        "path": address.path(config.socket, config.instance),
         "shape": {path: plain(value_of(config, path)) for path in GOES_WITH},
         "live": {path: plain(value_of(config, path)) for path, key in KEYS.items() if key.live},
         "control": {path: plain(value_of(config, path)) for path in KEYS if path.startswith(ASKED)},

@@ -32,6 +32,7 @@ import fcntl
 import json
 import mmap
 import os
+import re
 import struct
 import weakref
 from collections.abc import Iterator, Mapping
@@ -66,6 +67,8 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, 
 _SYS_PIDFD_GETFD = 438  # on every architecture, since Linux 5.6
 _PR_SET_PTRACER = 0x59616D61
 _PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
+_LINK = re.compile(r"/memfd:zonetrack\.([^.]+)\.estate \(deleted\)")
+"""How the memory of an estate shows in /proc: see ``link_of``."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -215,18 +218,28 @@ def may_be_taken_over() -> None:
 
 def members(instance: str) -> list[Member]:
     """Return the processes that have the estate of an instance, as far as this one may see."""
-    wanted = f"/memfd:{link_of(instance)} (deleted)"
-    found = []
+    found: dict[int, Member] = {}
+    for member, name in _all_members():
+        if name == instance:
+            found.setdefault(member.pid, member)
+    return sorted(found.values())
+
+
+def instances() -> list[str]:
+    """Return the instances of which processes have an estate, as far as this one may see."""
+    return sorted({name for _, name in _all_members()})
+
+
+def _all_members() -> Iterator[tuple[Member, str]]:
+    """Yield each descriptor of an estate that a process has, and the name of the instance."""
     for process in Path("/proc").iterdir():
         if not process.name.isdecimal():
             continue
         with contextlib.suppress(OSError):  # another user's, or gone
             for link in (process / "fd").iterdir():
                 with contextlib.suppress(FileNotFoundError):
-                    if os.readlink(link) == wanted:
-                        found.append(Member(int(process.name), int(link.name)))
-                        break
-    return sorted(found)
+                    if found := _LINK.fullmatch(os.readlink(link)):
+                        yield Member(int(process.name), int(link.name)), found[1]
 
 
 def look(instance: str, member: Member) -> Estate | None:

@@ -85,6 +85,9 @@ ROOM_RULES = {
     "clients/send_command": SENDERS,
     **{f"clients/{room}": FORWARDERS for room in ("forward_trial", "forward_traffic", "forward_command")},
     "clients/top_screen": Rule(("clients",), ("rich", "textual")),  # imported when a person is looking
+    "clients/stop_command": Rule(
+        ("clients", "service.orphans", "service.stopping"), ("click",)
+    ),  # nobody is left to ask
     "clients/explain_command": Rule(("clients", "service.explaining", "service.warmup"), ("click",)),
     **{
         f"clients/{room}": DRIVERS

@@ -1,5 +1,6 @@
 """stop ends when the keeper has ended, and not before; and says so when it does not."""
 
+import json
 import os
 
 import peer
@@ -14,9 +15,8 @@ def test_it_waits_until_the_keeper_has_ended(tmp_path):
         assert run("stop", "--socket", path) == (Exit.OK, "stopped\n", "")
         assert process.poll() == 0 or process.wait() == 0
     with peer.running(tmp_path / "t", 0, "mortal"):
-        assert (
-            run("stop", "--socket", tmp_path / "t", "--unlink", "--json").out == '{"stopped": true, "unlinked": true}\n'
-        )
+        told = json.loads(run("stop", "--socket", tmp_path / "t", "--unlink", "--json").out)
+        assert told == {"stopped": True, "unlinked": True, "orphans": []}
 
 
 def test_a_keeper_that_does_not_end(tmp_path, desk):
