@@ -179,10 +179,7 @@ def rx_burst(loop, address):
         at += memory.le32(at)
     blocks.next = at
     blocks.position = blocks.position + count
-    queue.rx_packets = queue.rx_packets + count
-    queue.rx_bytes = queue.rx_bytes + bytes_
-    queue.bursts = queue.bursts + ONE
-    sizes.count(queue.rx_sizes, count)
+    sizes.received(queue, count, bytes_)
     return count
 
 

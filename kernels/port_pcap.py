@@ -62,10 +62,7 @@ def rx_burst(loop, address):
         if u64(frame.captured_bytes) < u64(frame.wire_bytes):
             queue.rx_truncated = queue.rx_truncated + ONE
         bytes_ += u64(frame.wire_bytes)
-    queue.rx_packets = queue.rx_packets + count
-    queue.rx_bytes = queue.rx_bytes + bytes_
-    queue.bursts = queue.bursts + ONE
-    sizes.count(queue.rx_sizes, count)
+    sizes.received(queue, count, bytes_)
     return count
 
 

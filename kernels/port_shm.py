@@ -97,10 +97,7 @@ def _receive(queue, rx, loop, count):
         memory.copy(u64(frame.address), memory.le64(loop.verdicts + u64(i) * _VERDICT), u64(frame.captured_bytes))
         bytes_ += u64(frame.wire_bytes)
     ring.consume(rx, count)
-    queue.rx_packets = queue.rx_packets + count
-    queue.rx_bytes = queue.rx_bytes + bytes_
-    queue.bursts = queue.bursts + ONE
-    sizes.count(queue.rx_sizes, count)
+    sizes.received(queue, count, bytes_)
 
 
 @inlined
@@ -214,9 +211,7 @@ def _hand_over(queue, address, tx, count, n):
     if n != ZERO:
         ring.produce(tx, n)
         queue.wakes = queue.wakes + ring.wake(tx)
-        queue.tx_packets = queue.tx_packets + n
-        queue.batches = queue.batches + ONE
-        sizes.count(queue.tx_sizes, n)
+        sizes.handed_over(queue, n)
     unlock(queue, address)
 
 

@@ -65,10 +65,7 @@ def rx_burst(loop, address):
         count += ONE
         bytes_ += wire
     if count != ZERO:
-        queue.rx_packets = queue.rx_packets + count
-        queue.rx_bytes = queue.rx_bytes + bytes_
-        queue.bursts = queue.bursts + ONE
-        sizes.count(queue.rx_sizes, count)
+        sizes.received(queue, count, bytes_)
     return count
 
 

@@ -27,7 +27,7 @@ from ..shm.layout import (
 )
 from . import memory, port_packet, port_pcap, port_shm, port_tap, ring, sizes
 from .jit import inlined, kernel
-from .words import ONE, ZERO, u64
+from .words import ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
@@ -120,9 +120,7 @@ def tx_burst(address):
     elif kind == _PCAP:
         port_pcap.tx_burst(address)
     queue.pending = ZERO
-    queue.tx_packets = queue.tx_packets + pending
-    queue.batches = queue.batches + ONE
-    sizes.count(queue.tx_sizes, pending)
+    sizes.handed_over(queue, pending)
 
 
 # ------------------------------------------------------------------------------------------------ frames that stay

@@ -1,4 +1,4 @@
-"""How many packets came or went at once: counted by the power of two that the number reaches."""
+"""What a queue counts of packets that came or went at once: their number, and the power of two that it reaches."""
 
 from __future__ import annotations
 
@@ -26,3 +26,20 @@ def count(sizes, n):
         reach += reach
     place = min(place, _LAST)
     sizes[place] = sizes[place] + ONE
+
+
+@inlined
+def received(queue, packets, bytes_):
+    """Count a burst that was taken from a QUEUE: not 0 packets, and their bytes on the wire."""
+    queue.rx_packets = queue.rx_packets + packets
+    queue.rx_bytes = queue.rx_bytes + bytes_
+    queue.bursts = queue.bursts + ONE
+    count(queue.rx_sizes, packets)
+
+
+@inlined
+def handed_over(queue, packets):
+    """Count a batch that was handed over to the other side of a QUEUE: not 0 packets; their bytes were counted before."""
+    queue.tx_packets = queue.tx_packets + packets
+    queue.batches = queue.batches + ONE
+    count(queue.tx_sizes, packets)
