@@ -13,12 +13,21 @@ from .driver import Driver
 from .errors import ZonetrackError
 from .port import Queue
 
+PATIENCE_MS = 30_000
+"""A machine with more to do than cores may take its time; what has not come after that is lost."""
+
 
 class Courier(Driver):
     """A queue of a service's port, a driver's senders, and what became of what they sent."""
 
     def __init__(
-        self, queue: Queue, table: Table, seed: int, burst_packets: int, stream: np.record | None = None
+        self,
+        queue: Queue,
+        table: Table,
+        seed: int,
+        burst_packets: int,
+        stream: np.record | None = None,
+        patience_ms: int = PATIENCE_MS,
     ) -> None:
         """Let all packets go through a queue.
 
@@ -28,6 +37,7 @@ class Courier(Driver):
             seed: of all connections.
             burst_packets: packets in a call.
             stream: as of Driver.
+            patience_ms: how long an answer is waited for; what has none then is lost.
 
         Raises:
             ZonetrackError: its rings are shorter than a burst can be.
@@ -44,6 +54,7 @@ class Courier(Driver):
             self._carrier[name] = end
         self._carrier["descriptors"] = self._descriptors.ctypes.data
         self._carrier["timeout"] = self._timeout.ctypes.data
+        self._carrier["patience_ms"] = patience_ms
         for sender in (self.sender, self.looker):
             sender.set(carrier=self._carrier.ctypes.data)
 

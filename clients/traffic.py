@@ -322,7 +322,7 @@ def _send(views, stream, numbers, count, packet, now_ms, again, passed):
         burst.track_burst(views, stream.frames, count, now_ms, stream.verdicts)
     else:
         memory.set_bytes(stream.verdicts, ZERO, count * _VERDICT_SIZE)  # those of packets that are lost stay so
-        carry.carry_burst(stream.carrier, stream.frames, count, now_ms, stream.verdicts)
+        carry.carry_burst(stream.carrier, stream.frames, count, stream.verdicts)
     return _judge(stream, numbers, count, packet, again, passed)
 
 

@@ -15,11 +15,10 @@ from ..shm.layout import (
     VERDICT_BYTES,
     offset,
 )
-from . import futex, memory, ring
+from . import futex, memory, moments, ring
 from .jit import kernel
 from .words import ONE, ZERO, u64
 
-PATIENCE_MS = u64(2_000)
 IDLE_MAX = 16
 """Sleeps in vain over one burst at most: each lasts until the patience is over, but for a signal."""
 TURNS_MAX = 4 * BURST_PACKETS_MAX + IDLE_MAX
@@ -28,8 +27,11 @@ SPINS = u64(500)
 _IDLE_MAX = u64(IDLE_MAX)
 
 _OUTWARD, _INWARD = offset(CARRIER, "outward"), offset(CARRIER, "inward")
-_TAG, _DESCRIPTORS, _TIMEOUT = (offset(CARRIER, name) for name in ("tag", "descriptors", "timeout"))
+_TAG, _DESCRIPTORS, _TIMEOUT, _PATIENCE = (
+    offset(CARRIER, name) for name in ("tag", "descriptors", "timeout", "patience_ms")
+)
 _VERDICT_AT = offset(DESCRIPTOR, "verdict")
+_MILLISECOND_NS = u64(1_000_000)
 _PART = u64(POLL_BURST_PACKETS)
 _DESCRIPTOR, _FRAME, _VERDICT = u64(DESCRIPTOR_BYTES), u64(FRAME_BYTES), u64(VERDICT_BYTES)
 
@@ -48,18 +50,24 @@ def _sort(descriptors, came, first, count, verdicts):
 
 
 @kernel
-def carry_burst(carrier, frames, count, now_ms, verdicts):
+def _give_up_at(carrier, timeout):
+    """Write the moment when the patience is over, which begins now, into the TIMESPEC at address ``timeout``."""
+    memory.seldom()
+    futex.until(timeout, moments.now_ns(timeout) // _MILLISECOND_NS + memory.le64(carrier + _PATIENCE))
+
+
+@kernel
+def carry_burst(carrier, frames, count, verdicts):
     """Have a burst of frames tracked by the service at the other end of a queue.
 
     Args:
         carrier: address of a CARRIER; its addresses are the caller's.
         frames: address of FRAME[count].
         count: packets in the burst, no more than the ring has slots.
-        now_ms: u64, the moment of the call by CLOCK_MONOTONIC.
         verdicts: out, address of VERDICT[count]; of packets that did not come back they stay as they are.
 
     Returns:
-        The number of packets settled: less than `count` when nothing has come for `PATIENCE_MS` after `now_ms`.
+        The number of packets settled: less than `count` when the rest has not come in `patience_ms`.
 
     Concurrency:
         The queue is the caller's alone.
@@ -68,7 +76,7 @@ def carry_burst(carrier, frames, count, now_ms, verdicts):
     descriptors, timeout = memory.le64(carrier + _DESCRIPTORS), memory.le64(carrier + _TIMEOUT)
     first = memory.le64(carrier + _TAG)
     memory.set_le64(carrier + _TAG, first + count)
-    futex.until(timeout, now_ms + PATIENCE_MS)
+    _give_up_at(carrier, timeout)
     sent = settled = idle = ZERO
     for _ in range(TURNS_MAX):
         went = ZERO

@@ -100,7 +100,7 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "ring.put": lambda on: only_compile(ring.put, on.end, ZERO, ZERO, ZERO),
     "ring.take": lambda on: only_compile(ring.take, on.end, ZERO, ZERO, ZERO),
     "ring.rest": lambda on: only_compile(ring.rest, on.end, ZERO, ZERO),
-    "carry.carry_burst": lambda on: only_compile(carry.carry_burst, ZERO, ZERO, ZERO, ZERO, ZERO),
+    "carry.carry_burst": lambda on: only_compile(carry.carry_burst, ZERO, ZERO, ZERO, ZERO),
     "event_reader.survey": lambda on: only_compile(event_reader.survey, ZERO, ZERO, ZERO),
     "event_reader.gather": lambda on: only_compile(event_reader.gather, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),
     "preview.judge": lambda on: only_compile(preview.judge, on.views, ZERO, ZERO, ZERO, ZERO, ZERO),

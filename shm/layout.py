@@ -1311,7 +1311,8 @@ CARRIER = np.dtype(
         ("descriptors", "u8"),  # address of DESCRIPTOR[POLL_BURST_PACKETS]
         ("timeout", "u8"),  # address of a TIMESPEC
         ("tag", "u8"),  # of the next frame
-        ("reserved", "u8", (5,)),
+        ("patience_ms", "u8"),  # without an answer, until a burst is given up
+        ("reserved", "u8", (4,)),
     ],
     align=True,
 )

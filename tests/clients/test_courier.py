@@ -43,7 +43,7 @@ def test_what_is_not_there_is_not_made_by_looking(lab):
 
 
 def test_packets_that_are_lost_are_errors(lab):
-    courier = Courier(lab.client(), lab.table, 1, 32)
+    courier = Courier(lab.client(), lab.table, 1, 32, patience_ms=10)
     courier.sender.set(count=3, end=3)
     courier.sender.send(Packet.SYN, Packet.SYN)
     courier.run()
