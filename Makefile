@@ -123,6 +123,7 @@ bench: $(READY)
 	for expectations in 0 1000; do for threads in 1 2; do \
 	    $(LOAD) unnat --threads $$threads --expectations $$expectations --json | $(KEEP); \
 	done; done
+	for scenario in events dump views; do $(LOAD) $$scenario --json | $(KEEP); done
 	$(BIN)/python -m zonetrack.clients.benchmarks docs/benchmarks/history.jsonl > docs/benchmarks.md
 
 # pages that are printed from the code

@@ -57,10 +57,16 @@ FIGURES = {
         *("create_ns", "create_ns_many", "sweep_ns_per_entry", "sweep_ns_per_entry_many", "flush_us_empty"),
         *("flush_us_full", "burst_us_p999_idle", "burst_us_p999_during_flush"),
     ),
+    "events": ("events_per_second", "full_events_per_second", "full_told_percent", "full_lost"),
+    "dump": (
+        *("dump_s", "conntrack_lines_per_second", "ovs_lines_per_second", "count_ms_p50", "count_ms_p99"),
+        *("packet_rate_fall_percent_dump", "packet_rate_fall_percent_busy"),
+    ),
+    "views": ("idle_cpu_percent", "top_cpu_percent", "page_cpu_percent", "scrape_ms", "import_ms"),
 }
 """What is shown of each scenario; of others, all that the history has."""
 SHOWN_PARAMETERS = ("threads", "connections", "connections_per_thread", "zones", "data_packets", "iterations", "limit")
-SHOWN_PARAMETERS += ("timeout_ms", "burst", "addresses", "fill", "pairs", "room", "seconds", "size", "flows")
+SHOWN_PARAMETERS += ("timeout_ms", "burst", "addresses", "fill", "pairs", "room", "seconds", "size", "flows", "rounds")
 
 
 def read(text: Iterable[str]) -> list[Line]:

@@ -55,6 +55,23 @@ UNITS = {
     "flood_packets_per_second": "1/s",
     "handshakes_completed_percent": "%",
     "established_lost": "1",
+    "events_per_second": "1/s",
+    "full_events_per_second": "1/s",
+    "full_told_percent": "%",
+    "full_lost": "1",
+    "dump_s": "s",
+    "dump_beside_s": "s",
+    "conntrack_lines_per_second": "1/s",
+    "ovs_lines_per_second": "1/s",
+    "count_ms_p50": "ms",
+    "count_ms_p99": "ms",
+    "packet_rate_fall_percent_busy": "%",
+    "packet_rate_fall_percent_dump": "%",
+    "idle_cpu_percent": "%",
+    "top_cpu_percent": "%",
+    "page_cpu_percent": "%",
+    "scrape_ms": "ms",
+    "import_ms": "ms",
 }
 """The figures that are worth comparing over time; all else in a result is a parameter, or counts what was done."""
 

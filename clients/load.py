@@ -61,6 +61,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "rules": {"type": click.IntRange(1, 4000), "help": "Rules of the table that packets meet first."},
     "room": {"type": click.IntRange(min=256), "help": "Connections that there is room for beside those in use."},
     "seconds": {"type": click.IntRange(1, 86_400), "help": "How long."},
+    "rounds": {"type": click.IntRange(1, 1000), "help": "Rounds of nothing, a busy neighbour, and a dump."},
     "pairs": {"type": click.IntRange(min=1), "help": "Flushes, each beside as long a time without one."},
     "plot": {
         "metavar": "FILE",
@@ -77,8 +78,8 @@ class Row(NamedTuple):
     defaults: dict[str, Any]
     help: str
     kind: str = "tracked"
-    """Who carries it out: `floor`, `tracked` (clients/trial), `translated` (nat_trial), `ruled` (rules_trial) or
-    `zoned` (zones_trial)."""
+    """Who carries it out: `floor`, `tracked` (clients/trial), `translated` (nat_trial), `ruled` (rules_trial), `zoned`
+    (zones_trial), `told` (events_trial), `dumped` (dump_trial) or `viewed` (views_trial)."""
 
 
 MILLION = 1_000_000
@@ -134,6 +135,24 @@ ROWS = (
         "Packets through UNSNAT, DNAT, UNDNAT and SNAT of two routers, which mostly find nothing.",
         "translated",
     ),
+    Row(
+        "events",
+        {"connections": 100_000},
+        "Connections at one rate after the other, whose events a client is told: with none lost, and beyond.",
+        "told",
+    ),
+    Row(
+        "dump",
+        {"connections": MILLION, "rounds": 10},
+        "A full table as an array and as text; beside it, another client's count, and a worker's packets.",
+        "dumped",
+    ),
+    Row(
+        "views",
+        {"connections": MILLION, "zones": 1_000, "seconds": 20},
+        "What it costs to watch a full table by top and by the page, to scrape it, and to begin a client.",
+        "viewed",
+    ),
 )
 SERVICE = ("port", "instance", "socket")
 """Parameters that say which service."""
@@ -149,6 +168,9 @@ COMMON: dict[str, dict[str, Any]] = {
     "zoned": _MADE,
     "flooded": _MADE,
     "ruled": {"seed": 1},
+    "told": _MADE,
+    "dumped": _MADE,
+    "viewed": _MADE,
 }
 """Parameters of all scenarios of a kind."""
 KINDS = {row.name: row.kind for row in ROWS}
@@ -183,6 +205,8 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
             trials = flood_trials(repeat, as_json, parameters)
         elif kind == "zoned":
             trials = zones_trials(name, repeat, as_json, parameters)
+        elif kind in ("told", "dumped", "viewed"):
+            trials = answered_trials(kind, repeat, as_json, parameters)
         elif via == "service":
             trials = service_trials(name, repeat, as_json, parameters, target, recorded)
         else:
@@ -270,6 +294,25 @@ def zones_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, An
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     return repeated(scenario, repeat, as_json, zones_trial.conduct)
+
+
+def answered_trials(kind: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
+    """Return the figures of some trials of what clients of a service see: events, dumps, views."""
+    from . import answered, dump_trial, events_trial, views_trial
+    from .scenarios import Plan
+
+    made: dict[str, tuple[Callable[[Any], Any], type[Plan], Callable[..., Any]]] = {
+        "told": (events_trial.Events, Plan, events_trial.conduct),
+        "dumped": (dump_trial.Dump, dump_trial.DumpPlan, dump_trial.conduct),
+        "viewed": (views_trial.Views, views_trial.ViewsPlan, views_trial.conduct),
+    }
+    scenario_of, plan_of, conduct = made[kind]
+    scenario = scenario_of(plan_of(**parameters))
+    try:
+        answered.geometry(scenario.plan.connections, scenario.plan.zones)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return repeated(scenario, repeat, as_json, conduct)
 
 
 def rules_trials(repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:

@@ -98,6 +98,10 @@ ROOM_RULES = {
     },
     **{f"clients/{room}": DRIVERS for room in ("trips", "nat_scenarios", "nat_trial")},
     "clients/rules_trial": DRIVERS._replace(ours=(*DRIVERS.ours, "service.rules", "service.rules_compile")),
+    "clients/answered": DRIVERS._replace(
+        ours=(*DRIVERS.ours, *(f"service.{room}" for room in ("control", "context", "door", "listening")))
+    ),
+    **{f"clients/{room}": DRIVERS for room in ("dump_trial", "events_trial", "views_trial")},
     "clients/plot": Rule(("clients",), ("click", "matplotlib")),
 }
 
