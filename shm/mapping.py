@@ -75,7 +75,9 @@ def shared(descriptor: int, size: int, *, reserve: bool) -> np.ndarray:
 def populate(region: np.ndarray) -> None:
     """Enter all pages of ``region`` into the page table of this process; the content stays."""
     address, size = region.ctypes.data, region.nbytes
-    if _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), MADV_POPULATE_WRITE) != 0:
+    if _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), MADV_POPULATE_WRITE) == 0:
+        return
+    if ctypes.get_errno() != errno.EFAULT:  # which says that some of it is gone: see service/ports/torn
         # An older kernel: a read is enough, for a page of a shared mapping is entered writable at once.
         region[::PAGE_BYTES].sum()
 

@@ -16,8 +16,7 @@ made and never from the segment, keeps its cursors elsewhere (shm/queues), copie
 copied.  What a client breaks is its own port.
 
 There is one thing that no check prevents: who may write a file may make it shorter, and whoever then touches what is gone
-gets SIGBUS.  A worker dies of it, once: its successor looks first, and leaves such a port alone.  The keeper never touches
-the memory of a port that it has made.
+gets SIGBUS.  Zeros stand in for it (service/ports/torn), and the port is closed at the next look.
 """
 
 from __future__ import annotations
@@ -219,11 +218,13 @@ class Port:
         return [self.descriptor]
 
     def about(self) -> dict[str, object]:
-        """Return what is told of it: the frames that each ring holds."""
-        return {"slots": self.slots}
+        """Return what is told of it: the frames that each ring holds, and whether a client has made it shorter."""
+        return {"slots": self.slots, "is_whole": self.is_whole}
 
     def look(self, queue: np.void) -> None:
-        """See to nothing: what there is to know of a ring stands in it."""
+        """Close a port that a client has made shorter; what else there is to know of a ring stands in it."""
+        if not self.is_whole:
+            self.close()
 
     @property
     def is_whole(self) -> bool:

@@ -78,6 +78,7 @@ ROOM_RULES = {
         f"kernels/{room}": RULES["kernels"]._replace(libraries=("numpy", "numba", "llvmlite"))
         for room in ("linking", "memory")
     },
+    "service/ports/torn": RULES["service"]._replace(libraries=("numpy", "llvmlite")),  # a handler is native code
     "service/__main__": Rule(("clients.cli",), ()),  # another name for the same command
     "service/warmup": RULES["service"]._replace(libraries=("click", "numpy", "numba")),  # listens to the compiler
     **{f"clients/{room}": Rule(("clients", "kernels", "shm"), ("numpy",)) for room in ("port", "sending")},

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ...shm import port
 from ...shm.queues import Source
 from ..config import Config, ConfigError
+from . import torn
 from .packet import PacketPort
 from .pcap import PcapPort
 from .specs import PortSpec
@@ -40,8 +41,13 @@ def open_ports(config: Config) -> Iterator[Opened]:
 def open_port(spec: PortSpec, instance: str, workers: int, group: int | None = None) -> Any:
     """Open one."""
     if spec.kind == "shm":
-        return port.create(instance, spec.name, spec.queues, spec.zone, spec.slots, group)
+        return _mended(port.create(instance, spec.name, spec.queues, spec.zone, spec.slots, group))
     return _open_device(spec, workers)
+
+
+def _mended(made: port.Port) -> port.Port:
+    torn.mend(made.memory)
+    return made
 
 
 def _open_device(spec: PortSpec, workers: int, descriptors: Sequence[int] = ()) -> Any:
@@ -73,7 +79,7 @@ def resume_ports(config: Config, descriptors: Callable[[str], Sequence[int]]) ->
 def resume_port(spec: PortSpec, instance: str, workers: int, descriptors: Sequence[int]) -> Any:
     """Go on with one."""
     if spec.kind == "shm":
-        return port.resume(instance, spec.name, spec.queues, spec.zone, spec.slots, *descriptors)
+        return _mended(port.resume(instance, spec.name, spec.queues, spec.zone, spec.slots, *descriptors))
     return _open_device(spec, workers, descriptors)
 
 

@@ -11,6 +11,7 @@ import tables
 from zonetrack.clients.port import Queue, frames_of
 from zonetrack.kernels import poll
 from zonetrack.kernels.words import u64
+from zonetrack.service.ports import torn
 from zonetrack.shm import port
 from zonetrack.shm.layout import DESCRIPTOR, FRAME_SLOT_BYTES, RING, Kind
 from zonetrack.shm.queues import Loop, Queues
@@ -97,6 +98,7 @@ def working(lab):
 
     def work(child):
         faulthandler.disable()  # some are made to die
+        torn.mend(lab.port.memory)
         lab.loop = Loop(lab.queues, range(len(lab.queues)), lab.worker.me)
         parent = os.getppid()
         lab.poll()
