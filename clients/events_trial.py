@@ -25,7 +25,7 @@ from .sync import connect
 from .traffic import Packet
 from .trial import Meet, Plan, aim, together
 
-RATES = (100_000, 150_000, 200_000, 250_000, 300_000, 400_000, 600_000, 0)
+RATES = (100_000, 150_000, 210_000, 250_000, 300_000, 400_000, 600_000, 0)
 """Packets a second; 0: as many as can be."""
 BUDGET_PACKETS = 256
 """Between two looks at the clock."""

@@ -52,6 +52,12 @@ _ordinary: int | None = None
 """The niceness of children that are ready, where theirs is another until then."""
 
 
+def ease() -> None:
+    """Be no more urgent than other processes, in a child that has nothing to hurry for any more."""
+    if _ordinary is not None:
+        os.setpriority(os.PRIO_PROCESS, 0, _ordinary)
+
+
 @dataclass
 class Child:
     """One place among the keeper's children, and who fills it at the moment."""
@@ -134,8 +140,7 @@ class Child:
         with contextlib.suppress(BrokenPipeError):  # the keeper has died: the next one sees that we are there
             os.write(ready, READY)
         os.close(ready)
-        if _ordinary is not None:
-            os.setpriority(os.PRIO_PROCESS, 0, _ordinary)
+        ease()
 
     def adopt(self, pid: int, now_s: float) -> None:
         """Keep a process that another keeper left in this place; it is known to live.

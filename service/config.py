@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from ..clients.errors import Exit, ZonetrackError
+from ..clients.syslog_lines import FACILITIES
 from ..shm.layout import CONNECTIONS_MAX, MAX_RETRANS_DEFAULT, UNLIMITED, ZONES_MAX
 from ..shm.queues import BATCH_MAX
 from ..shm.segment import INSTANCE_DEFAULT
@@ -25,6 +26,7 @@ from . import listening
 from .config_values import (
     Reader,
     choice,
+    collector,
     limit,
     name,
     number,
@@ -124,6 +126,38 @@ class Web:
 
 
 @dataclass(frozen=True)
+class IpfixExport:
+    """Flows for a collector."""
+
+    collector: str | None = key(collector(4739), None, "HOST[:PORT] that is told of flows; off without", live=True)
+    transport: str = key(choice("udp", "tcp"), "udp", "how they go", live=True)
+    zone: int | None = key(number(0, ZONES_MAX - 1), None, "only connections of this zone", live=True)
+    active_timeout_ms: int = key(number(100, 86_400_000), 60_000, "a record of a long connection so often", live=True)
+    idle_timeout_ms: int = key(number(100, 86_400_000), 15_000, "a record after so long a silence", live=True)
+    domain: int = key(number(0, (1 << 32) - 1), 0, "observation domain", live=True)
+    begins: bool = key(switch, False, "a record also when a connection begins", live=True)
+
+
+@dataclass(frozen=True)
+class SyslogExport:
+    """Messages for a collector of logs."""
+
+    collector: str | None = key(collector(514), None, "HOST[:PORT] that gets messages; off without", live=True)
+    transport: str = key(choice("udp", "tcp"), "udp", "how they go", live=True)
+    zone: int | None = key(number(0, ZONES_MAX - 1), None, "only connections of this zone", live=True)
+    facility: str = key(choice(*FACILITIES), "local0", "of the messages", live=True)
+    updates: bool = key(switch, False, "a message also when a connection changes", live=True)
+
+
+@dataclass(frozen=True)
+class Export:
+    """Who is told what happens to connections."""
+
+    ipfix: IpfixExport = field(default_factory=IpfixExport)
+    syslog: SyslogExport = field(default_factory=SyslogExport)
+
+
+@dataclass(frozen=True)
 class Config:
     """All of it."""
 
@@ -153,6 +187,7 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
     web: Web = field(default_factory=Web)
+    export: Export = field(default_factory=Export)
     tracking: Tracking = field(default_factory=Tracking)
     timeouts: Policies = key(timeout_policies, {}, "policies by number or name: seconds by timeout", live=True)  # noqa: RUF009
     zones: OwnSettings = key(zone_settings, {}, "set on their own: of `tracking`; `policy`; `ftp = 21`", live=True)  # noqa: RUF009
@@ -189,7 +224,7 @@ def _keys(group: type, prefix: str = "") -> Iterator[Key]:
 
 
 KEYS = {one.path: one for one in _keys(Config)}
-GROUPS = {path.rpartition(".")[0] for path in KEYS} - {""}
+GROUPS = {path[:i] for path in KEYS for i, sign in enumerate(path) if sign == "."}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from ..clients import collectors
 from ..clients.errors import ServerError
 from ..shm.layout import QUEUES_MAX, UNLIMITED, ZONES_MAX
 from . import helper_rules, policies
@@ -69,6 +70,15 @@ def name(value: Any) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise ValueError(f"expected 1 to 48 of A-Z a-z 0-9 _ -, found {value!r}")
     return value
+
+
+def collector(port: int) -> Reader:
+    """Return a reader of where a collector is, HOST[:PORT], which has a port if it names none."""
+
+    def read(value: Any) -> str:
+        return str(collectors.address(text(value), port))
+
+    return read
 
 
 def limit(value: Any) -> int:

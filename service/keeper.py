@@ -32,6 +32,7 @@ from . import (
     burial,
     children,
     control,
+    exporting,
     house,
     listening,
     log,
@@ -105,6 +106,7 @@ class Keeper:
         self._board: Board
         self._workers: list[Child] = []
         self._control: Child
+        self._exporters = exporting.Exporters()
         self._to_replace: list[Child] = []
         self._replaced: Child | None = None
         self._started_by_us: subprocess.Popen[bytes] | None = None
@@ -125,6 +127,7 @@ class Keeper:
             self._instance, left = opening.hold(self.config)
             stack.enter_context(self._instance)
             undo(self._put_away)
+            stack.callback(self._exporters.close)
             warmup.ensure()
             warmup.load("poll.poll", "sweep.sweep", "late.abandon", "repair.repair", *control.PIECES)
             self._leaves = left is not None  # whatever is wrong with us is no fault of theirs
@@ -266,6 +269,8 @@ class Keeper:
             self._bury_dead(now_s)
         self._see_whether_ready()
         self._start_due(now_s)
+        if self.phase is Phase.SERVING:
+            self._exporters.start_due(now_s)
         self._replace_next(now_s)
         self._look_for_hangs(now_s)
         self._push_on(now_s)
@@ -280,6 +285,7 @@ class Keeper:
         if self._house.orders in heard:
             for order in os.read(self._house.orders, 64):
                 self._on_order(Order(order), now_s)
+        self._exporters.see_to(heard, now_s)
         for child in self._children:
             if child.ready in heard and child.hear(now_s):
                 self._on_ready(child, now_s)
@@ -316,6 +322,9 @@ class Keeper:
         poller = select.poll()
         watched = {self._signals, self._house.orders}
         due_s = [self._hurry_s, self._kill_s, self._bury_s, self._look_s]
+        watched |= self._exporters.descriptors
+        if self.phase is Phase.SERVING:
+            due_s += self._exporters.due_s
         for child in self._children:
             watched |= {child.pidfd, child.ready}
             if child.course.life is Life.WAITING:
@@ -345,6 +354,7 @@ class Keeper:
     def _see_whether_ready(self) -> None:
         if self.phase is Phase.STARTING and self._all_run:
             self._move(Event.READY)
+            self._exporters.want(exporting.commands(self.config, self._door.path), time.monotonic())
             about = self._about()
             notify.ready(f"{len(self._workers)} workers, {len(self._queues)} queues")
             self._announce(about)
@@ -448,6 +458,8 @@ class Keeper:
         else:
             self.config = merge(self.config, after)
             self._house.estate.add(live=orphans.about(self.config)["live"])
+            if self.phase is Phase.SERVING:
+                self._exporters.want(exporting.commands(self.config, self._door.path), time.monotonic())
             _log.info("the configuration was read again", extra=log.facts(changed=changed))
             if restart:
                 _log.warning("takes effect at the next start: %s", ", ".join(restart))
@@ -499,6 +511,7 @@ class Keeper:
             if all(child.course.life is Life.GONE for child in self._workers):
                 self._move(Event.DRAINED)
                 self._hurry_s, self._kill_s = 0.0, now_s + GRACE_S
+                self._exporters.ask_to_stop(now_s)
                 self._ask([self._control], now_s)
             elif self._hurry_s and now_s >= self._hurry_s:
                 self._hurry_s = 0.0

@@ -41,6 +41,7 @@ KERNELS_KNOW_NOTHING_OF = (
 """A kernel is given its bytes and its `now`; where they come from is not its business."""
 
 SHARED_CLIENT_ROOMS = ("wire", "framing", "errors", "address", "connections", "tables", "watching")
+SHARED_CLIENT_ROOMS += ("collectors", "syslog_lines")  # whom exports that the service keeps may tell
 """What both sides of the socket must agree on, and what a person sees whichever of them prints it."""
 
 HEAVY = ("rich", "numpy", "textual")
