@@ -26,10 +26,11 @@ from ..shm.layout import (
     Link,
 )
 from ..shm.reasons import Reason
-from . import completion, counters, learning, memory, port_shm, ports, ring
+from . import completion, counters, learning, memory, port_nfqueue, port_shm, ports, ring
 from .flow_fields import fields_at
 from .jit import inlined, kernel
 from .stages import frame_at
+from .verdicts import verdict_at
 from .words import ONE, SIXTEEN, THREE, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
@@ -134,6 +135,17 @@ def to_port(views, pipe, loop, from_index, port, i):
 
 
 @kernel
+def let_go_on(views, pipe, loop, i):
+    """Let frame ``i`` of the burst go on, which waits where it came from; returns 1."""
+    memory.seldom()
+    mark = verdict_at(loop.verdicts + i * _VERDICT).mark
+    frame = frame_at(loop.frames + i * _FRAME)
+    reason = port_nfqueue.accept(pipe.queue, frame, loop.descriptors + i * _DESCRIPTOR, u64(mark))
+    counters.count(views, reason if reason != ZERO else u64(Reason.OUTPUTS))
+    return ONE
+
+
+@kernel
 def as_a_switch(views, pipe, loop, from_index, fields, i, now_s):
     """Learn where frame ``i`` came from, and send it where its address was seen, or out of all other ports.
 
@@ -170,6 +182,8 @@ def answer(pipe, loop, address, count):
     """Answer the descriptors of a burst to the queue they came from, but those of which no answer is wanted."""
     memory.apart()
     queue = queue_at(address)
+    if ports.decides(queue):
+        port_nfqueue.answer(address, loop, count)
     if not ports.is_shm(queue):
         return
     shared = u64(queue.shared) != ZERO

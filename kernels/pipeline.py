@@ -409,6 +409,14 @@ def _change(views, pipe, loop, asked, fields, i):
         _read_label(views, verdict, fields)
 
 
+@kernel
+def _goes_on(op, fields):
+    """Return whether an op lets a packet go on that waits where it came from."""
+    memory.seldom()
+    kind = u64(op.kind)
+    return kind == _IN_PORT or kind == _NORMAL or (kind == _OUTPUT and u64(op.argument) == u64(fields.in_port))
+
+
 @inlined
 def _gather(pipe, loop, passage, frame, op, zone, i):
     """Put a packet among those that are tracked next; what may be translated may grow, and is taken along."""
@@ -465,7 +473,9 @@ def _take_on(views, pipe, loop, queue, i, now_s):
             if not _look_up(pipe, passage, at, u64(frame_at(frame).wire_bytes)):
                 break
             continue
-        if kind == _OUTPUT:
+        if ports.decides(queue) and _goes_on(op, fields):
+            passage.outputs = u64(passage.outputs) + outputs.let_go_on(views, pipe, loop, i)
+        elif kind == _OUTPUT:
             if u64(op.argument) != u64(fields.in_port):  # as OpenFlow has it: back only by IN_PORT
                 passage.outputs = u64(passage.outputs) + outputs.to_port(
                     views, pipe, loop, u64(queue.index), u64(op.argument), i

@@ -47,6 +47,7 @@ from . import (
     moments,
     outputs,
     pipeline,
+    port_nfqueue,
     port_shm,
     ports,
     ring,
@@ -111,6 +112,9 @@ def _answer_fragment(views, loop, number):
         return
     address = u64(waiting_at(waiting).queue)
     queue = queue_at(address)
+    if ports.decides(queue):
+        mark = u64(verdict_at(fragments.fragment(views, number) + fragments.VERDICT).mark)
+        port_nfqueue.accept_late(address, waiting, mark)
     if not ports.is_shm(queue):
         return
     tx = ring.end_at(address + _TX)
@@ -229,6 +233,8 @@ def _round(views, loop, now_ms):
                 _answer_late(views, loop, now_ms)
             if ports.is_shm(queue):
                 port_shm.answer(queue, address, loop, count, pipe.worker + ONE)
+            elif ports.decides(queue):
+                port_nfqueue.accept_all(address, loop, count)
         ports.release(address)
     if ruled:
         if packets == ZERO or pipe.flush_interval_ns == ZERO or _is_time(loop, pipe):

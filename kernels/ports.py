@@ -5,12 +5,14 @@
     PACKET    walks a block, in place          gives the block back        into a ring, by copy     one system call
     TAP       reads, a call each               nothing: they are copies    writes it                nothing is left to do
     PCAP      walks an index, in place          nothing                     into a buffer            one system call
+    NFQUEUE   receives messages                nothing: they are copies    not possible             one system call
 
 A port of another kind is a room ``port_<kind>`` with these kernels, a row above, and a branch in each function below; what
 opens it, and whatever can go wrong with that, is a room of service/ports.
 
 A frame is handed on as FRAME, with its bytes where they are: those that stand in a device's ring are IN_PLACE, and cannot
-grow there.  Between ``rx_burst`` and ``release`` of a queue its frames are the worker's, to read and to write.
+grow there.  A queue of the host's firewall takes verdicts on the packets that came from it, and no others: ``decides``.
+Between ``rx_burst`` and ``release`` of a queue its frames are the worker's, to read and to write.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ from ..shm.layout import (
     FrameFlag,
     PortKind,
 )
-from . import memory, port_packet, port_pcap, port_shm, port_tap, ring, sizes
+from ..shm.reasons import Reason
+from . import memory, port_nfqueue, port_packet, port_pcap, port_shm, port_tap, ring, sizes
 from .jit import inlined, kernel
 from .words import ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
 
-_SHM, _PACKET, _TAP, _PCAP = (u64(kind) for kind in PortKind)
+_SHM, _PACKET, _TAP, _PCAP, _NFQUEUE = (u64(kind) for kind in PortKind)
 _FRAME, _DESCRIPTOR, _SLOT = u64(FRAME_BYTES), u64(DESCRIPTOR_BYTES), u64(FRAME_SLOT_BYTES)
 _NO_TAG = u64(NO_TAG)
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
@@ -44,11 +47,19 @@ def is_shm(queue):
     return u64(queue.kind) == _SHM
 
 
+@inlined
+def decides(queue):
+    """Return whether what comes from a QUEUE waits elsewhere until it is said whether it may go on."""
+    return u64(queue.kind) == _NFQUEUE
+
+
 @kernel
 def _is_other_ready(address, kind):
     memory.seldom()
     if kind == _TAP:
         return port_tap.is_ready(address)
+    if kind == _NFQUEUE:
+        return port_nfqueue.is_ready(address)
     return port_pcap.is_ready(address)
 
 
@@ -73,6 +84,8 @@ def rx_burst(loop, address):
         return port_packet.rx_burst(loop, address)
     if kind == _TAP:
         return port_tap.rx_burst(loop, address)
+    if kind == _NFQUEUE:
+        return port_nfqueue.rx_burst(loop, address)
     return port_pcap.rx_burst(loop, address)
 
 
@@ -102,6 +115,8 @@ def put(address, frame, verdict):
         return port_packet.put(address, frame)
     if kind == _TAP:
         return port_tap.put(address, frame)
+    if kind == _NFQUEUE:
+        return u64(Reason.OUTPUT_UNREACHABLE)  # the host has not asked
     return port_pcap.put(address, frame)
 
 
@@ -113,6 +128,9 @@ def tx_burst(address):
     if pending == ZERO:
         return
     kind = u64(queue.kind)
+    if kind == _NFQUEUE:
+        port_nfqueue.tx_burst(address)
+        return
     if kind == _SHM:
         port_shm.tx_burst(address)
     elif kind == _PACKET:
@@ -128,7 +146,7 @@ def tx_burst(address):
 def describe(queue, loop, i):
     """Write the descriptor of frame ``i`` of a burst, where its client has not written one: for it has to wait."""
     memory.seldom()
-    if not is_shm(queue):
+    if not (is_shm(queue) or decides(queue)):
         frame = frame_at(loop.frames + i * _FRAME)
         captured, wire = u64(frame.captured_bytes), u64(frame.wire_bytes)
         at = loop.descriptors + i * _DESCRIPTOR

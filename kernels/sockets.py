@@ -25,6 +25,9 @@ if JIT:
     _poll = types.ExternalFunction("poll", types.int32(types.intp, types.uint64, types.int32))
     _read = types.ExternalFunction("read", types.int64(types.int32, types.intp, types.uint64))
     _write = types.ExternalFunction("write", types.int64(types.int32, types.intp, types.uint64))
+    _recvmmsg = types.ExternalFunction(
+        "recvmmsg", types.int32(types.int32, types.intp, types.uint32, types.int32, types.intp)
+    )
     _sendto = types.ExternalFunction(
         "sendto", types.int64(types.int32, types.intp, types.uint64, types.int32, types.intp, types.uint32)
     )
@@ -37,6 +40,9 @@ else:
 
     def _write(descriptor, address, size):
         return _libc.write(int(descriptor), ctypes.c_void_p(int(address)), ctypes.c_size_t(int(size)))
+
+    def _recvmmsg(descriptor, headers, count, flags, timeout):
+        return _libc.recvmmsg(int(descriptor), ctypes.c_void_p(int(headers)), int(count), int(flags), None)
 
     def _poll(polled, count, timeout_ms):
         return _libc.poll(ctypes.c_void_p(int(polled)), ctypes.c_ulong(int(count)), int(timeout_ms))
@@ -74,6 +80,14 @@ def read(descriptor, address, size):
     memory.apart()
     came = _read(i32(descriptor), i64(address), u64(size))
     return u64(came) if came > i64(0) else ZERO
+
+
+@kernel
+def receive_many(descriptor, headers, count):
+    """Receive up to ``count`` messages, each by a struct mmsghdr at ``headers``; returns how many came."""
+    memory.apart()
+    came = _recvmmsg(i32(descriptor), i64(headers), np.uint32(count), i32(MSG_DONTWAIT), i64(0))
+    return u64(came) if came > i32(0) else ZERO
 
 
 @kernel

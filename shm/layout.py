@@ -1176,7 +1176,11 @@ class PortKind(IntEnum):
     PACKET = 1  # a network interface, by packet sockets
     TAP = 2  # a TAP interface, which the service makes
     PCAP = 3  # capture files
+    NFQUEUE = 4  # the firewall of the host, which asks what shall become of its packets
 
+
+CAUSES = 4
+"""Causes of loss that a kind of port tells apart at most (service/ports/telling)."""
 
 SIZES = 6
 """Sizes of bursts and batches are counted by the power of two that they reach: 1, 2, 4, 8, 16, 32."""
@@ -1219,7 +1223,8 @@ QUEUE = np.dtype(
         ("reserved1", "u8", (2,)),
         ("rx_sizes", "u8", (SIZES,)),  # bursts by their size
         ("tx_sizes", "u8", (SIZES,)),  # batches by theirs
-        ("reserved2", "u8", (12,)),
+        ("causes", "u8", (CAUSES,)),  # of `rx_dropped`, as its kind tells them apart
+        ("reserved2", "u8", (12 - CAUSES,)),
     ],
     align=True,
 )
@@ -1254,6 +1259,24 @@ PLACES = np.dtype(
 """What a worker knows of a ring of frames to be sent (TPACKET_V2): QUEUE.tx of a port of kind PACKET.  Of kind PCAP it has
 one place, and `cursor` counts the bytes that stand there; and QUEUE.rx are the FRAMEs of a file.
 """
+
+QUEUED = np.dtype(
+    [
+        ("messages", "u8"),  # address of u1[POLL_BURST_PACKETS, QUEUED_MESSAGE_BYTES]: what the system wrote
+        ("copies", "u8"),  # address of as many: frames that are longer than FRAME_SLOT_BYTES
+        ("headers", "u8"),  # address of a struct mmsghdr for each message
+        ("answers", "u8"),  # address of u1[QUEUED_ANSWERS_BYTES]: verdicts that were not handed over yet
+        ("cursor", "u8"),  # bytes that stand there
+        ("answered", "u8"),  # verdicts that stand there
+        ("unanswered", "u8"),  # packets that were taken and whose verdicts were not handed over
+        ("number", "u8"),  # of the queue, as the host's firewall knows it
+    ],
+    align=True,
+)
+"""What a worker knows of a queue of the host's firewall: QUEUE.rx of a port of kind NFQUEUE."""
+QUEUED_MESSAGE_BYTES = 1041 * LINE_BYTES
+"""Holds 64 KiB of a packet and what is said of it; an odd number of lines, so that all sets of a cache have beginnings."""
+QUEUED_ANSWERS_BYTES = 1 << 18
 
 POLLED = np.dtype([("descriptor", "i4"), ("events", "i2"), ("came", "i2")], align=True)
 """struct pollfd of poll(2)."""
@@ -1931,7 +1954,8 @@ assert STORE.itemsize == STORE_BYTES and HOLDER.itemsize == HOLDER_BYTES
 assert DATAGRAM.itemsize == DATAGRAM_BYTES and FRAGMENT.itemsize == FRAGMENT_BYTES
 assert RING.itemsize == RING_BYTES and DESCRIPTOR.itemsize == DESCRIPTOR_BYTES
 assert WAITING.itemsize == WAITING_BYTES
-assert END.itemsize == BLOCKS.itemsize == PLACES.itemsize == END_BYTES and QUEUE.itemsize == QUEUE_BYTES
+assert END.itemsize == BLOCKS.itemsize == PLACES.itemsize == QUEUED.itemsize == END_BYTES
+assert QUEUE.itemsize == QUEUE_BYTES and _no_implicit_padding(QUEUED)
 assert POLLED.itemsize == POLLED_BYTES and all(_no_implicit_padding(one) for one in (QUEUE, BLOCKS, PLACES, POLL))
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
 assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES

@@ -11,6 +11,7 @@ from ...shm import port
 from ...shm.queues import Source
 from ..config import Config, ConfigError
 from . import torn
+from .nfqueue import NfqueuePort
 from .packet import PacketPort
 from .pcap import PcapPort
 from .specs import PortSpec
@@ -56,6 +57,10 @@ def _open_device(spec: PortSpec, workers: int, descriptors: Sequence[int] = ()) 
         return TapPort(spec.device, spec.name, spec.queues, spec.zone, descriptors)
     if spec.kind == "pcap":
         return PcapPort(spec.device, spec.name, spec.zone, workers, descriptors=descriptors, **dict(spec.more))
+    if spec.kind == "nfqueue":
+        return NfqueuePort(
+            int(spec.device), spec.name, spec.queues, spec.zone, descriptors=descriptors, **dict(spec.more)
+        )
     return PacketPort(
         spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **dict(spec.more)
     )

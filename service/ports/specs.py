@@ -4,6 +4,7 @@ shm:NAME[,queues=N][,zone=Z][,slots=N]
 afpacket:INTERFACE[,queues=N][,zone=Z][,fanout=addresses|flows][,ring_mb=N][,retire_ms=N][,outgoing=on][,name=NAME]
 tap:INTERFACE[,queues=N][,zone=Z][,name=NAME]
 pcap:FILE[,out=FILE][,zone=Z][,name=NAME]
+nfqueue:NUMBER[,queues=N][,zone=Z][,length=N][,fail_open=on][,gso=off][,name=NAME]
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from ...shm.layout import PORT_SLOTS_MAX, QUEUES_MAX, ZONES_MAX
 from ...shm.port import SLOTS_DEFAULT, SLOTS_MIN
 from .interface import NAME_BYTES_MAX
 
-SPEC = "shm:NAME, afpacket:INTERFACE, tap:INTERFACE or pcap:FILE, with [,queues=N][,zone=Z]"
+SPEC = "shm:NAME, afpacket:INTERFACE, tap:INTERFACE, pcap:FILE or nfqueue:NUMBER, with [,queues=N][,zone=Z]"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 FILE = re.compile(r"[^,]+")
 INTERFACE = re.compile(rf"[^\s/:,]{{1,{NAME_BYTES_MAX}}}")
+NUMBER = re.compile(r"[0-9]{1,5}")
 FANOUTS = ("addresses", "flows")
 RING_MB_MAX = 1024
+LENGTH_MAX = 1 << 20
+"""Packets that wait in a queue of the firewall."""
 
 
 class PortSpec(NamedTuple):
@@ -112,6 +116,10 @@ KINDS = {
         },
     ),
     "tap": Kind(INTERFACE, COMMON | {"name": _name}),
+    "nfqueue": Kind(
+        NUMBER,
+        COMMON | {"name": _name, "length": _number(1, LENGTH_MAX), "fail_open": _switch, "gso": _switch},
+    ),
     "pcap": Kind(FILE, {"zone": COMMON["zone"], "name": _name, "out": _file}),
 }
 
@@ -139,7 +147,7 @@ def read(spec: Any) -> PortSpec:
         except ValueError as error:
             raise ValueError(f"{key} of {head}: {error}") from None
     common = {key: found.pop(key) for key in ("queues", "zone", "slots") if key in found}
-    called = found.pop("name", Path(device).stem if kind == "pcap" else device)
+    called = found.pop("name", {"pcap": Path(device).stem, "nfqueue": f"nfqueue{device}"}.get(kind, device))
     if kind == "pcap" and device == "-" and "out" not in found:
         raise ValueError(f"{head}: '-' is no file to read, so say out=FILE")
     if not NAME.fullmatch(called):

@@ -14,7 +14,13 @@ import numpy as np
 from ...shm.layout import PortKind
 from ...shm.queues import Queues
 
-KINDS = {PortKind.SHM: "shm", PortKind.PACKET: "afpacket", PortKind.TAP: "tap", PortKind.PCAP: "pcap"}
+KINDS = {
+    PortKind.SHM: "shm",
+    PortKind.PACKET: "afpacket",
+    PortKind.TAP: "tap",
+    PortKind.PCAP: "pcap",
+    PortKind.NFQUEUE: "nfqueue",
+}
 COMMON = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bursts", "batches")
 """Counters of a queue of any kind."""
 DEVICE = ("rx_dropped", "rx_truncated", "tx_too_long", "tx_failed")
@@ -23,7 +29,10 @@ OWN = {
     PortKind.PACKET: DEVICE,
     PortKind.TAP: DEVICE,
     PortKind.PCAP: DEVICE,
+    PortKind.NFQUEUE: DEVICE,
 }
+CAUSES = {PortKind.NFQUEUE: ("rx_queue_full", "rx_buffer_full", "rx_abandoned")}
+"""What the packets of `rx_dropped` are, where that is known: QUEUE.causes."""
 
 
 def tell(queues: Queues, dealt: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
@@ -48,6 +57,7 @@ def _row(record: np.void, worker: int | None) -> dict[str, Any]:
     kind = PortKind(int(record["kind"]))
     row: dict[str, Any] = {"queue": int(record["index"]), "worker": worker}
     row |= {name: int(record[name]) for name in (*COMMON, *OWN[kind])}
+    row |= dict(zip(CAUSES.get(kind, ()), record["causes"].tolist(), strict=False))
     if kind is PortKind.SHM:
         row["bad_cursors"] = int(record["rx"]["bad_cursors"] + record["tx"]["bad_cursors"])
     return row | {name: record[name].tolist() for name in ("rx_sizes", "tx_sizes")}

@@ -3,11 +3,10 @@
 import contextlib
 import os
 import signal
-import socket
 
 import checkout
 import pytest
-from forked import Child
+from hosts import ask, at, echo, ports_of, refused, serve_bytes, transfer
 from services import Service
 from wires import Namespace, need, run
 from zonetrack.clients.sync import connect
@@ -17,7 +16,6 @@ from zonetrack.service.ports import interface
 RULES = checkout.ROOT / "docs" / "examples" / "stateful-firewall.rules"
 INSIDE, OUTSIDE = "192.0.2.1", "192.0.2.10"
 BYTES = 20_000_000 if JIT else 200_000
-TIMEOUT_S = 60.0
 
 
 class Town:
@@ -71,58 +69,6 @@ def serve(tmp_path, town):
         yield start
 
 
-def at(namespace, function, *arguments):
-    """Return a child that runs a function in a namespace and says what it returns."""
-
-    def live(child):
-        namespace.enter()
-        child.say(function(child, *arguments))
-
-    return Child(live)
-
-
-def serve_bytes(child, ip, port):
-    """Accept a connection, and return how many bytes came; the other side gets their number."""
-    with socket.create_server((ip, port)) as listener:
-        child.say("listens")
-        listener.settimeout(TIMEOUT_S)
-        connection, _ = listener.accept()
-        with connection:
-            connection.settimeout(TIMEOUT_S)
-            count = 0
-            while data := connection.recv(1 << 16):
-                count += len(data)
-            connection.sendall(str(count).encode())
-    return count
-
-
-def transfer(child, ip, port, count, pauses=False):
-    """Send so many bytes, half of them after a word from the test if it pauses; return what the other side says it got."""
-    with socket.create_connection((ip, port), timeout=TIMEOUT_S) as connection:
-        connection.sendall(bytes(count // 2))
-        if pauses:
-            child.say("half")
-            child.hear()
-        connection.sendall(bytes(count - count // 2))
-        connection.shutdown(socket.SHUT_WR)
-        return int(connection.recv(100))
-
-
-def refused(child, ip, port):
-    """Return how a connection fails."""
-    try:
-        socket.create_connection((ip, port), timeout=0.5).close()
-    except OSError as error:
-        return type(error).__name__
-    return "connected"
-
-
-def ports_of(service):
-    """Return the first queue of each port, by name."""
-    with connect(socket=service.socket) as ct:
-        return {port["name"]: port["queues"][0] for port in ct.ports()}
-
-
 def test_a_transfer_goes_through_and_nobody_gets_in_unasked(town, serve):
     service = serve()
     with at(town.outside, serve_bytes, OUTSIDE, 80) as server:
@@ -142,29 +88,6 @@ def test_a_transfer_goes_through_and_nobody_gets_in_unasked(town, serve):
     assert queues["wan"]["tx_bytes"] > BYTES
     assert queues["lan"]["rx_dropped"] == queues["wan"]["rx_dropped"] == 0
     assert service.stop() == 0
-
-
-def echo(child, ip, port, count):
-    """Answer so many datagrams with what they hold."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.settimeout(TIMEOUT_S)
-        server.bind((ip, port))
-        child.say("listens")
-        for _ in range(count):
-            data, peer = server.recvfrom(1 << 16)
-            server.sendto(data, peer)
-    return count
-
-
-def ask(child, ip, port, sizes):
-    """Send datagrams of some sizes, each when the one before was answered; returns the sizes of the answers."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-        asker.settimeout(TIMEOUT_S)
-        came = []
-        for size in sizes:
-            asker.sendto(os.urandom(size), (ip, port))
-            came.append(len(asker.recv(1 << 16)))
-        return came
 
 
 def test_datagrams_and_their_fragments_go_through(town, serve):

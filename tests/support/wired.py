@@ -36,8 +36,12 @@ class Devices:
         self.queues = Queues(self.ports)
         self.take_over()
         if text:
-            names = Names({made.name: number + 1 for number, made in enumerate(self.ports)})
-            self.rules.publish(rules_compile.compile_rules(rules_text.read(text, names)))
+            self.publish(text)
+
+    def publish(self, text):
+        """Have rules hold."""
+        names = Names({made.name: number + 1 for number, made in enumerate(self.ports)})
+        self.rules.publish(rules_compile.compile_rules(rules_text.read(text, names)))
 
     def take_over(self):
         """Be the next worker, where the one before is dead."""

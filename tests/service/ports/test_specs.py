@@ -15,6 +15,11 @@ from zonetrack.service.ports.specs import PortSpec
         ("shm:lab,slots=64", PortSpec("shm", "lab", slots=64)),
         ("afpacket:eth0", PortSpec("afpacket", "eth0", device="eth0")),
         ("tap:t0,queues=2", PortSpec("tap", "t0", 2, device="t0")),
+        ("nfqueue:5", PortSpec("nfqueue", "nfqueue5", device="5")),
+        (
+            "nfqueue:0,queues=4,name=host,length=100,fail_open=on,gso=off",
+            PortSpec("nfqueue", "host", 4, device="0", more=(("fail_open", True), ("gso", False), ("length", 100))),
+        ),
         ("pcap:/tmp/a.pcap,zone=3", PortSpec("pcap", "a", zone=3, device="/tmp/a.pcap")),
         ("pcap:-,out=b.pcap,name=b", PortSpec("pcap", "b", device="-", more=(("out", "b.pcap"),))),
         (
@@ -39,9 +44,11 @@ def test_specs_are_read(text, spec):
     ("text", "words"),
     [
         (7, "found 7"),
-        ("lab", "expected a port as shm:NAME, afpacket:INTERFACE, tap:INTERFACE or pcap:FILE"),
+        ("lab", "expected a port as shm:NAME, afpacket:INTERFACE, tap:INTERFACE, pcap:FILE or nfqueue:NUMBER"),
         ("shm:", "found 'shm:'"),
         ("wifi:a", "found 'wifi:a'"),
+        ("nfqueue:eth0", "found 'nfqueue:eth0'"),
+        ("nfqueue:5,length=0", "length of nfqueue:5: expected a whole number from 1 to 1,048,576, found '0'"),
         ("shm:a,speed=1", "found 'speed=1' in 'shm:a,speed=1'; shm takes queues, zone, slots"),
         ("shm:a,zone=1,zone=2", "found 'zone=2'"),
         ("shm:a,slots=100", "slots of shm:a: expected a power of two, found 100"),

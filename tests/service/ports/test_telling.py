@@ -1,10 +1,13 @@
 """What is told of ports: each kind its own causes of loss, and who has which queue."""
 
+import firewalls
 import instances
 import pytest
 from ports import datagrams
 from wired import Gateway
+from wires import Namespace
 from zonetrack.service.ports import telling
+from zonetrack.service.ports.nfqueue import NfqueuePort
 from zonetrack.shm import port
 from zonetrack.shm.queues import Queues
 
@@ -40,3 +43,16 @@ def test_an_interface_is_told_with_what_it_lost():
     assert (told["kind"], told["device"]) == ("afpacket", "near0")
     (row,) = told["queues"]
     assert (row["rx_packets"], row["rx_dropped"], row["rx_truncated"], row["tx_failed"]) == (4, 0, 0, 0)
+
+
+def test_losses_are_told_by_cause_where_those_are_known():
+    firewalls.need()
+    namespace = Namespace()
+    with namespace.entered(), NfqueuePort(5) as made:
+        queues = Queues([made])
+        queues.records["causes"] = [[1, 2, 3, 0]]
+        (told,) = telling.tell(queues, [[0]])
+    namespace.close()
+    assert (told["kind"], told["device"]) == ("nfqueue", "5")
+    (row,) = told["queues"]
+    assert [row[name] for name in ("rx_queue_full", "rx_buffer_full", "rx_abandoned")] == [1, 2, 3]
