@@ -70,6 +70,8 @@ def row(zone: Mapping[str, Any]) -> dict[str, Any]:
         "on_full": settings["on_full"],
         "max_retrans": settings["max_retrans"],
         "settings": [name for name, value in settings.items() if value is True],
+        "half_open": settings.get("half_open"),
+        "per_source": settings.get("per_source"),
         "adaptive": settings.get("adaptive"),
         "helpers": [
             f"{name}={port}"
@@ -102,9 +104,10 @@ def set_(
 
     profile=netfilter|ovs (of connections that begin), loose, be_liberal, ignore_invalid_rst, seq_check and checksum=on|off,
     on_full=reject|early_drop, max_retrans=N; half_open=N: so many connections at most that have seen no
-    reply, 0: any; adaptive=START,END: between so many connections timeouts get shorter the more
-    there are, 0: they do not; and ports of control channels that a helper follows, 0 for none: ftp, tftp,
-    sip, irc, pptp=PORT[,PORT...]
+    reply, 0: any; per_source=N: so many connections at most that one source address has opened, 0: any;
+    adaptive=START,END: between so many connections timeouts get shorter the more there are, 0: they do
+    not; and ports of control channels that a helper follows, 0 for none: ftp, tftp, sip, irc,
+    pptp=PORT[,PORT...]
     """
     with reach(socket, instance) as ct:
         told = ct.zones.set(zone, **dict(settings))

@@ -33,7 +33,7 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import counters, entries, events, index, intents, locks, memory, quarantine, segments, tuples, zones
+from . import counters, entries, events, index, intents, locks, memory, quarantine, segments, sources, tuples, zones
 from .jit import inlined, kernel
 from .words import EIGHT, LOW_8, ONE, THREE, TWO, ZERO, u64
 
@@ -328,6 +328,11 @@ def _uncount_group(views, begin, end):
     n = end - begin
     if not zones.lock_counts(views, zone):
         return False
+    if sources.are_in(views, zone):
+        for i in range(begin, end):
+            record = record_of(line_at(views, memory.le64(views.order + (u64(i) << THREE)) & LOW_8))
+            if sources.is_counted(entries.address(views, record)):
+                sources.leave(views, record, u64(Step.NONE))
     count = zones.count_of(views, zone)
     total = zones.global_count(views)
     intents.set_zone(views, zone, ZERO)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from ..shm.layout import SEGMENT, SEGMENT_BYTES, SLOTS, End, EventKind, Life, Step, offset
 from ..shm.reasons import Reason
-from . import counters, entries, events, intents, locks, memory, quarantine, segments, tuples, zones
+from . import counters, entries, events, intents, locks, memory, quarantine, segments, sources, tuples, zones
 from .jit import inlined, kernel
 from .words import FOUR, LOW_32, ONE, ZERO, u64
 
@@ -123,6 +123,8 @@ def _reclaim_record(views, zone, word, segment, record):
     if event != ZERO:
         events.finish(views, event)
     locks.drop(entry + entries.LOCK)
+    if sources.is_counted(entry):
+        sources.leave(views, record, u64(Step.RECLAIM))
     intents.set_step(views, Step.CLEAR)
     segments.clear(views, first_segment, hash_, record)
     if second != ZERO:

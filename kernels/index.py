@@ -45,7 +45,7 @@ from ..shm.layout import (
     Step,
 )
 from ..shm.reasons import Reason
-from . import counters, entries, events, growth, intents, locks, memory, segments, tuples, zones
+from . import counters, entries, events, growth, intents, locks, memory, segments, sources, tuples, zones
 from .jit import inlined, kernel
 from .words import LOW_32, ONE, THIRTY_TWO, THREE, ZERO, u64
 
@@ -266,6 +266,10 @@ def _publish(views, record, zone, wanted, first_slot, hash_, second_slot, second
         reason = zones.take_credit(views, zone, wanted)
         if reason != u64(Reason.NONE):
             return reason
+    if sources.have_budget(views, zone):
+        reason = sources.enter(views, record, zone)
+        if reason != u64(Reason.NONE):
+            return reason
     zones.spend_credit(views)
     if second_slot != ZERO:
         memory.release64(second_slot, (segments.tag_of(second_hash) << THIRTY_TWO) | (record + ONE))  # R2
@@ -337,12 +341,12 @@ def insert(views, record, zone, wanted, may_split=True):
 
     Returns:
         NONE: LIVE.  ADOPTED: the key has a LIVE record, find it; CLASH: the reply key has, or replies could not be told
-        from those to another connection; ZONE_FULL, FULL, INDEX_FULL,
+        from those to another connection; ZONE_FULL, FULL, SOURCE_FULL, INDEX_FULL,
         BUSY.  Unless NONE, the record is still NEW and the caller's (intent: ALLOC).
 
     Concurrency:
         Beside any number of others, in this process or another.  Intents: ALLOC, LOCKS, CREATE, SPLIT, CREDIT_WRITING,
-        SPEND, RESERVED.  Unspent credit of another zone must have been given back before.
+        SOURCE_ENTER, SPEND, RESERVED.  Unspent credit of another zone must have been given back before.
     """
     entry = entries.address(views, record)
     hash_ = tuples.hash_key(views, entry + tuples.ENTRY_KEY)

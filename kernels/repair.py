@@ -21,6 +21,7 @@ The second half needs locks that others may hold, perhaps other dead: then it sa
     ALLOC, life FREE          it was being taken, or given back: on the free list, once
     any, the lock of the expectations held  their chains and counts made anew from those in use
     *_WRITING, SPEND          by the values before, in the step word
+    SOURCE_*                  likewise (kernels/sources); a record that goes home leaves the count of its source
     CLEAR, CLEARED, UNCOUNTED the record that a flush was bringing home, likewise
     SEGFREE                   the segment to the pool, the cursor behind it
     CREATE, SPLIT, DETACH     kernels/repair_index
@@ -58,6 +59,7 @@ from . import (
     repair_index,
     repair_lists,
     segments,
+    sources,
     tuples,
     zones,
 )
@@ -147,6 +149,7 @@ def _settle_zones(views):
             if memory.acquire32(views.globals + _GLOBAL_LOCK) == views.me:
                 _settle_counts(views, zone)
                 locks.drop(views.globals + _GLOBAL_LOCK)
+            sources.settle(views, _record_of(views))
             locks.drop(lock)
         if memory.acquire32(zones.lock_address(views, zone)) == views.me:
             repair_index.settle(views, zone)
@@ -280,6 +283,20 @@ def _drop_segment(views, named):
 
 # ------------------------------------------------------------------------------------------------ as the dead
 @kernel
+def _leave_source(views, record, step):
+    """Take a record out of the count of its source, if it is in; False when the lock was not had."""
+    entry = entries.address(views, record)
+    if not sources.is_counted(entry):
+        return True
+    lock = zones.count_lock_address(views, tuples.zone_of(entry + tuples.ENTRY_KEY))
+    if not locks.take(lock, views.me):
+        return False
+    sources.leave(views, record, step)
+    locks.drop(lock)
+    return True
+
+
+@kernel
 def _bring_home(views):
     """The one record of the operation, out of index already: out of the counts, and free; False when locks were not had."""
     step = _step_of(views)
@@ -288,6 +305,8 @@ def _bring_home(views):
     record = _record_of(views)
     word = _life_of(views, record)
     is_ours = _is_new(views, word) or _is_dead(views, word, _field(views, intents.INCARNATION))
+    if is_ours and not _leave_source(views, record, step):
+        return False
     if is_ours and step == u64(Step.CLEARED):
         zone = tuples.zone_of(entries.address(views, record) + tuples.ENTRY_KEY)
         if not zones.lock_counts(views, zone):

@@ -20,7 +20,7 @@ _SCALES = offset(CONNECTION, "scales")
 _PROTOCOL = offset(ENTRY, "protocol")
 _ENTRY_PACKETS = offset(ENTRY, "packets")
 _ORIG_IS_HIGH, _REPLIER_IS_HIGH = u64(Status.ORIG_IS_HIGH), u64(Status.REPLIER_IS_HIGH)
-_SIDES = _ORIG_IS_HIGH | _REPLIER_IS_HIGH
+_SIDES = _ORIG_IS_HIGH | _REPLIER_IS_HIGH | u64(Status.SOURCE_COUNTED)
 """What tuples say, and CONNECTION.status does not."""
 _OVS = u64(Status.OVS)
 _TCP = u64(6)

@@ -145,6 +145,12 @@ def quota_address(views, zone):
 
 
 @inlined
+def count_lock_address(views, zone):
+    """Return the address of the lock of a zone's counts."""
+    return views.quotas + zone * _QUOTA_SIZE + _COUNT_LOCK
+
+
+@inlined
 def count_of(views, zone):
     """Return how many connections a zone has, at this moment."""
     return memory.read32(views.quotas + zone * _QUOTA_SIZE + _COUNT)

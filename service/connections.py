@@ -127,7 +127,9 @@ def packed(entries: Any, records: Any, now_ms: int, wall_offset_ms: int) -> Any:
     left_ms = np.where(entries["expiry_ms"] > now_ms, entries["expiry_ms"] - np.uint64(now_ms), 0)
     rows["timeout_ms"] = np.minimum(left_ms, 0xFFFFFFFF)
     rows["zone"], rows["protocol"], rows["family"] = last >> 16 & 0xFFFF, last >> 8 & 0xFF, last & 0xFF
-    rows["status"] = entries["status"] & ~np.uint16(Status.ORIG_IS_HIGH | Status.REPLIER_IS_HIGH)
+    rows["status"] = entries["status"] & ~np.uint16(
+        Status.ORIG_IS_HIGH | Status.REPLIER_IS_HIGH | Status.SOURCE_COUNTED
+    )
     _describe_peers(entries, rows)
     return rows
 

@@ -241,6 +241,11 @@ ROWS: dict[str, Row] = {
         _FULL,
         with_("half_open=N, or 0", "on_full=early_drop"),
     ),
+    "SOURCE_FULL": Row(
+        says("its source has as many connections in its zone as each may have"),
+        "a budget for each source address, so that one cannot take a zone for itself",
+        with_("per_source=N, or 0"),
+    ),
     "ZONE_FULL": Row(says("as many connections as there may be in its zone"), _FULL, _limit_of_zone),
     "INDEX_FULL": Row(
         says("no segment of the index is left"), _FULL, with_("a larger zones_in_use_max or max_connections")

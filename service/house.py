@@ -20,6 +20,7 @@ from ..shm.events import Events
 from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.seats import Seats
+from ..shm.sources import Sources
 from . import door, listening, orphans
 from .board import LINE, Board
 from .config import Config
@@ -30,7 +31,8 @@ from .ports.errors import PortError
 
 Undo = Callable[[Callable[[], object]], object]
 """Is told what to do at the end of the service, but not where its processes are left to the next keeper."""
-QUEUES, RULES, EVENTS, SEATS, DOOR, ORDERS, ORDER = "queues", "rules", "events", "seats", "door", "orders", "order"
+QUEUES, RULES, EVENTS, SEATS, SOURCES = "queues", "rules", "events", "seats", "sources"
+DOOR, ORDERS, ORDER = "door", "orders", "order"
 
 
 @dataclass
@@ -42,6 +44,7 @@ class House:
     book: Rulebook
     events: Events
     seats: Seats
+    sources: Sources
     door: Door
     board: Board
     sites: dict[str, socket.socket]
@@ -99,11 +102,13 @@ def make(config: Config, undo: Undo) -> House:
     made.keep(EVENTS, os.dup(events.descriptor))
     seats = Seats()
     made.keep(SEATS, os.dup(seats.descriptor))
+    sources = Sources(config.max_connections)
+    made.keep(SOURCES, os.dup(sources.descriptor))
     for name, end in zip((ORDERS, ORDER), os.pipe2(os.O_CLOEXEC), strict=True):
         made.keep(name, end)
     made.add(**orphans.about(config))
     entrance, sites = _open_door(config, made, undo), _listen(config, made, undo)
-    return House(made, queues, book, events, seats, entrance, _board(queues, made), sites)
+    return House(made, queues, book, events, seats, sources, entrance, _board(queues, made), sites)
 
 
 def take_over(left: Orphans, config: Config, undo: Undo) -> House:
@@ -131,6 +136,7 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
     book = Rulebook(config.workers, os.dup(_needed(taken, RULES)))
     events = Events(os.dup(_needed(taken, EVENTS)))
     seats = Seats(os.dup(_needed(taken, SEATS)))
+    sources = Sources(config.max_connections, os.dup(_needed(taken, SOURCES)))
     for name in (ORDERS, ORDER):
         _needed(taken, name)
     listener = taken.number(DOOR)
@@ -139,7 +145,7 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
     else:
         entrance = door.resume(_path(config), os.dup(listener), config.control.group)
         undo(entrance.close)
-    return House(taken, queues, book, events, seats, entrance, _board(queues, taken), _listen(config, taken, undo))
+    return House(taken, queues, book, events, seats, sources, entrance, _board(queues, taken), _listen(config, taken, undo))
 
 
 def _sending(config: Config) -> dict[str, int]:

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from ..clients.errors import ZonetrackError
+from ..kernels import sources
 from ..shm import estate
 from ..shm.errors import EstateError
 from ..shm.queues import Queues
@@ -129,7 +130,7 @@ class Keeper:
             undo(self._put_away)
             stack.callback(self._exporters.close)
             warmup.ensure()
-            warmup.load("poll.poll", "sweep.sweep", "late.abandon", "repair.repair", *control.PIECES)
+            warmup.load("poll.poll", "sweep.sweep", "late.abandon", "repair.repair", "sources.recount", *control.PIECES)
             self._leaves = left is not None  # whatever is wrong with us is no fault of theirs
             left = self._furnish(left, undo)
             with _signals() as self._signals, children.hastened():
@@ -163,7 +164,9 @@ class Keeper:
             self._house = house.make(self.config, undo)
         self._queues, self._door, self._board = self._house.queues, self._house.door, self._house.board
         self._dealt, self._instance.table.events = self._queues.deal(), self._house.events
-        self._instance.table.seats = self._house.seats
+        self._instance.table.seats, self._instance.table.sources = self._house.seats, self._house.sources
+        if left is None:  # of a table that was kept
+            sources.recount(self._instance.table.views(0))
         names = [spec.name for spec in self.config.ports]
         self._rules = Published(self._house.book, self._instance.table, names)
         wanted = orphans.about(self.config)

@@ -14,12 +14,13 @@ import numpy as np
 from ..clients.errors import BadParameterError, UnknownParameterError
 from ..shm.layout import GLOBAL, MAX_RETRANS_SHIFT, ZONE, ZONE_BYTES, Region, Setting, offset
 from ..shm.views import Table
-from . import adaptive, half_open, helper_rules
+from . import adaptive, half_open, helper_rules, per_source
 from .adaptive import AdaptiveMarks
 from .half_open import HalfOpen
 from .helper_rules import HelperRules
 from .labels import NETFILTER, OVS, PROFILES
 from .parameters import Reader, bad, flag, hint, nearest, whole
+from .per_source import PerSource
 
 PROFILE, MAX_RETRANS, ON_FULL = "profile", "max_retrans", "on_full"
 SWITCHES = {
@@ -55,9 +56,9 @@ READERS: dict[str, Reader] = (
 READERS_OF_ONE: dict[str, Reader] = (
     READERS
     | dict.fromkeys(helper_rules.NAMES, helper_rules.ports)
-    | {adaptive.NAME: adaptive.marks, half_open.NAME: half_open.limit}
+    | {adaptive.NAME: adaptive.marks, half_open.NAME: half_open.limit, per_source.NAME: per_source.limit}
 )
-"""Those of a single zone: also ports of helpers, marks of adaptive timeouts, and a budget of half-open connections."""
+"""Those of a single zone: also ports of helpers, marks of adaptive timeouts, and budgets: half-open, and by source."""
 
 
 BITS = SWITCHES | {PROFILE: Setting.OVS, ON_FULL: Setting.EARLY_DROP}
@@ -116,7 +117,8 @@ class ZoneSettings:
         words = table.array(Region.CONTROL, "zones", "u4").reshape(-1, ZONE_BYTES // 4)
         self._words = words[:, int(offset(ZONE, "settings")) // 4]
         self._default = table.array(Region.CONTROL, "globals", GLOBAL)["settings"]
-        self._helpers, self._adaptive, self._half_open = HelperRules(table), AdaptiveMarks(table), HalfOpen(table)
+        self._helpers, self._adaptive = HelperRules(table), AdaptiveMarks(table)
+        self._half_open, self._per_source = HalfOpen(table), PerSource(table)
 
     @property
     def own(self) -> np.ndarray:
@@ -124,8 +126,8 @@ class ZoneSettings:
         return self._words & np.uint32(Setting.OWN) != 0
 
     def of(self, zone: int) -> dict[str, Any]:
-        """Return how a zone is set, and the ports of its helpers, marks and budget, of those that have any."""
-        own = self._helpers.of(zone) | self._adaptive.of(zone) | self._half_open.of(zone)
+        """Return how a zone is set, and the ports of its helpers, marks and budgets, of those that have any."""
+        own = self._helpers.of(zone) | self._adaptive.of(zone) | self._half_open.of(zone) | self._per_source.of(zone)
         return shown(int(self._words[zone])) | own
 
     def is_own(self, zone: int) -> bool:
@@ -136,11 +138,15 @@ class ZoneSettings:
         """Change some settings of a zone, which is set on its own from now on.
 
         Raises:
-            BadParameterError: the rules of helpers or the budget cannot be; nothing was changed.
+            BadParameterError: the rules of helpers or a budget cannot be; nothing was changed.
         """
+        if per_source.NAME in wanted:
+            self._per_source.set(zone, wanted[per_source.NAME])
         if half_open.NAME in wanted:
             self._half_open.set(zone, wanted[half_open.NAME])
             self._mark(zone, Setting.HALF_OPEN, bool(wanted[half_open.NAME]))
+        if per_source.NAME in wanted:
+            self._mark(zone, Setting.SOURCES, bool(wanted[per_source.NAME]))
         self._helpers.set(zone, {name: ports for name, ports in wanted.items() if name in helper_rules.NAMES})
         judged = {name: value for name, value in wanted.items() if name in READERS}
         self._words[zone] = changed(int(self._words[zone]), judged) | Setting.OWN
@@ -156,12 +162,14 @@ class ZoneSettings:
         self._words[zone] = without | setting if is_on else without
 
     def unset(self, zone: int) -> bool:
-        """Set a zone as all are, without helpers, marks and budget; return whether it was set on its own."""
+        """Set a zone as all are, without helpers, marks and budgets; return whether it was set on its own."""
         was = self.is_own(zone)
         self._helpers.set(zone, dict.fromkeys(helper_rules.NAMES, ()))
         self._adapt(zone, [])
         self._half_open.set(zone, 0)
         self._mark(zone, Setting.HALF_OPEN, False)
+        self._per_source.set(zone, 0)
+        self._mark(zone, Setting.SOURCES, False)
         self._words[zone] = int(self._words[zone]) & ~(JUDGED | Setting.OWN) | int(self._default[0])
         return was
 

@@ -164,6 +164,7 @@ class Status(IntEnum):
     DESTINATION_NAT = 1 << 9  # likewise another destination
     REPLIER_IS_HIGH = 1 << 10  # who replies is the second endpoint of EXTENSION.reply_key
     SEQUENCE_OFFSETS = 1 << 11  # a payload was made longer or shorter: EXTENSION.sequence_offset says by how much
+    SOURCE_COUNTED = 1 << 12  # it is in the count of its source (kernels/sources)
 
 
 TCP_PEER = np.dtype(
@@ -427,7 +428,9 @@ QUOTA = np.dtype(
         ("half_open_limit", "u4"),  # its seats for half-open connections (kernels/half_open)  config
         ("half_open_first", "u4"),  # the first of them                                       config
         ("half_open_hand", "u4"),  # where to look for a free one
-        ("reserved", "u1", (20,)),
+        ("source_limit", "u4"),  # connections of one source (kernels/sources), 0: any number    config
+        ("has_sources", "u4"),  # 1: some of its connections may be in a count of their source   config
+        ("reserved", "u1", (12,)),
     ],
     align=True,
 )
@@ -448,6 +451,7 @@ class Setting(IntEnum):
     EARLY_DROP = 1 << 8  # a limit that refuses one of its connections drives out a less valuable one (kernels/eviction)
     HELPERS = 1 << 7  # some of its connections get a helper: HELPER_RULES has a row for it
     HALF_OPEN = 1 << 9  # it may have only so many connections that have seen no reply (kernels/half_open)
+    SOURCES = 1 << 10  # each source may have only so many connections (kernels/sources)
     ADAPTIVE = 1 << 11  # the fuller it is between two marks, the shorter timeouts are (kernels/adaptive)
     OWN = 1 << 15  # set for this zone alone; zones without it are set as GLOBAL.settings says
 
@@ -515,6 +519,8 @@ class Step(IntEnum):
     CREDIT_BACK_WRITING = 26  # giving credit back, likewise
     FRAGMENTS = 27  # at the store of fragments; what was done there is told by its own words
     CHANGE = 28  # mark or label of a record, which may get an extension
+    SOURCE_ENTER = 34  # counting a record where its source is; the count before beside
+    SOURCE_LEAVE = 35  # taking it out again; the step that follows and the count before beside
 
 
 # step word: 0 | zone count before 29 | global count before 29 | step 6; or cursor 58 | step 6
@@ -1825,6 +1831,8 @@ VIEWS = np.dtype(
         ("event_slots", "u8"),  # address of EVENT[EVENTS_MAX]
         ("event_sequence", "u8"),  # address of the sequence number of the latest event of all
         ("seats", "u8"),  # u64[SEATS_MAX] of shm/seats, 0: there are none
+        ("sources", "u8"),  # u64[source_cells] of shm/sources, 0: there are none
+        ("source_cells", "u8"),  # a power of two
         ("secret", "u8", (4,)),
         # private memory of this process
         ("parsed", "u8"),  # PARSED[BURST_PACKETS_MAX]

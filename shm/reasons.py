@@ -47,8 +47,9 @@ class Reason(IntEnum):
     SCTP_STATE = 30  # no transition from this state for one of its chunks
     TCP_SEQ_CHK_FAILED = 31  # `ovs` profile: numbers out of the window
     HELPER_REFUSED = 32  # a message of a control channel that cannot be right
-    # A commit was refused (kernels/zones, index, entries, half_open).
+    # A commit was refused (kernels/zones, index, entries, half_open, sources).
     HALF_OPEN_FULL = 33  # the zone's budget of connections that have seen no reply
+    SOURCE_FULL = 34  # the zone's budget of connections of one source address
     FULL = 40  # global limit
     ZONE_FULL = 41  # the zone's limit
     INDEX_FULL = 42  # no segment or directory left

@@ -39,6 +39,7 @@ from .sizing import Geometry
 if TYPE_CHECKING:
     from .events import Events
     from .seats import Seats
+    from .sources import Sources
 
 
 def address_of(buffer: mmap.mmap | np.ndarray) -> int:
@@ -74,6 +75,8 @@ class Table:
         """Address of what a service keeps from new connections (shm/rulebook), 0: nothing."""
         self.seats: Seats | None = None
         """Of zones with a budget of half-open connections; None where no zone can have one."""
+        self.sources: Sources | None = None
+        """Connections by source, of zones with a budget for each; None where no zone can have one."""
         self.base = {region: address_of(buffer) for region, buffer in regions.items()}
 
     def address(self, region: Region, array: str) -> int:
@@ -136,6 +139,8 @@ class Table:
         views["directory_first"] = geometry.directory_first
         views["directory_offset"] = geometry.directory_offset
         views["seats"] = 0 if self.seats is None else self.seats.base
+        views["sources"] = 0 if self.sources is None else self.sources.base
+        views["source_cells"] = 0 if self.sources is None else len(self.sources.cells)
         views["me"] = me
         if me:
             own = int(views["participants"]) + (me - 1) * PARTICIPANT_BYTES

@@ -45,6 +45,16 @@ def test_a_zone_is_set_on_its_own_and_back(desk):
     assert desk.run("zones", "unset", ZONE + 2).code == Exit.NOTHING_MATCHED
 
 
+def test_budgets_of_a_zone(desk):
+    assert desk.run("zones", "set", ZONE + 2, "per_source=9", "half_open=70").code == Exit.OK
+    assert told(desk, ZONE + 2)["settings"].items() >= {"per_source": 9, "half_open": 70}.items()
+    assert "settings.per_source: a whole number" in desk.run("zones", "set", ZONE + 2, "per_source=-1").err
+    line = next(line for line in desk.run("zones").out.splitlines() if line.split()[0] == str(ZONE + 2))
+    assert {"9", "70"} <= set(line.split())
+    told_then = json.loads(desk.run("zones", "unset", ZONE + 2, "--json").out)
+    assert "per_source" not in told_then and "half_open" not in told_then
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

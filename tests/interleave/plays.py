@@ -41,7 +41,10 @@ SHORT, NOW = 5_000, 100_000
 """An expiry that has passed at NOW, the moment of every sweep."""
 SLICE = 2
 """Records that a flush brings home in one slice."""
-REFUSED = frozenset((Reason.BUSY, Reason.CLASH, Reason.FULL, Reason.ZONE_FULL, Reason.INDEX_FULL, Reason.SLAB_FULL))
+REFUSED = frozenset((
+    *(Reason.BUSY, Reason.CLASH, Reason.FULL, Reason.ZONE_FULL, Reason.INDEX_FULL, Reason.SLAB_FULL),
+    *(Reason.SOURCE_FULL, Reason.HALF_OPEN_FULL),
+))  # fmt: skip
 
 
 WHO = ("src", "dst", "sport", "dport", "zone", "protocol", "family")

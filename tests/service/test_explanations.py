@@ -218,6 +218,6 @@ def test_every_setting_that_is_named_is_one():
         sample["reason"] = Reason[name] if name in Reason.__members__ else Reason.TCP_SEQ_ABOVE
         for words in row.accepted_with(arrivals.of_sample(sample)):
             setting, equals, _ = words.partition("=")
-            assert not equals or setting in (*SWITCHES, "profile", "on_full", "half_open"), words
+            assert not equals or setting in (*SWITCHES, "profile", "on_full", "half_open", "per_source"), words
     assert Setting.OVS  # what `profile` stands for
     assert np.all([row.rule for row in ROWS.values()])

@@ -13,9 +13,12 @@ import kills
 import numpy as np
 import tables
 import tiny
+from zonetrack.service.zone_settings import ZoneSettings
 from zonetrack.shm import roster
 from zonetrack.shm.events import EVERYTHING, Events
 from zonetrack.shm.layout import BLOCK_RECORDS, POOL_COUNT_SHIFT, Life, Slab
+from zonetrack.shm.seats import Seats
+from zonetrack.shm.sources import Sources
 
 from ..interleave.plays import NOW, SHORT, Play
 
@@ -39,21 +42,36 @@ def on(keys, *names):
     return [(name, key) for name in names for key in range(keys)]
 
 
-def stage(watched=False, **sizes):
-    """Return a new table with participants that have records at hand, and quick views; ``watched``: events are read."""
+def stage(watched=False, per_source=0, half_open=0, **sizes):
+    """Return a new table with participants that have records at hand, and quick views.
+
+    Args:
+        watched: events are read.
+        per_source, half_open: budgets of zone 0, where not 0.
+        sizes: of the table.
+    """
     made = tiny.Stage(WORKERS, **sizes)
     kills.cut_store(made.table)
+    if per_source:
+        made.table.sources = Sources(1)
+    if half_open:
+        made.table.seats = Seats()
     if watched:
         made.table.events = Events()
         made.table.events.want(EVERYTHING)
     for participant in made.participants:
         if watched:
             made.table.events.enter(participant.me, participant.views)
+        for name in ("sources", "source_cells", "seats"):
+            participant.views[name] = made.table.views(0)[name]
         keys = tiny.aimed(1, pair=7, skip=participant.me)
         participant.made(keys, None, tiny.LATER)
         participant.remove(keys)
         participant.views = Views(participant.views)
     made.participants[-1].place["intent"]["record"] = 0  # one who has never named a record
+    budgets = {name: wanted for name, wanted in (("per_source", per_source), ("half_open", half_open)) if wanted}
+    if budgets:
+        ZoneSettings(made.table).set(0, budgets)
     return made
 
 
@@ -351,6 +369,23 @@ def fragmentary():
     return World(stage(), tiny.aimed(2), before=(0,), choices=choices)
 
 
+@functools.cache
+def sourced():
+    """Keys of one source, which may have two connections; those that were there before the budget are not counted."""
+    made = stage(per_source=2)
+    keys = tiny.aimed(5)
+    choices = [*on(5, *CHANGES, "make"), *LIST, *FLUSH, burst(0, 1, 2), burst(3, 4, 3), ("make", 2, 3), ("make", 4, 1)]
+    return World(made, keys, choices=choices)
+
+
+@functools.cache
+def seated():
+    """Two seats for connections that have seen no reply; who comes drives out another, or is refused."""
+    packets = [((key, True),) for key in range(4)] + [((0, True), (1, True), (2, True)), ((3, True), (2, True))]
+    choices = [*on(4, "find", "mark"), *LIST, *FLUSH, *2 * [("crowd", *few) for few in packets]]
+    return World(stage(half_open=2), tiny.aimed(4), choices=choices)
+
+
 WORLDS = {
     world.__name__: world
     for world in (
@@ -367,6 +402,8 @@ WORLDS = {
             translated,
             watched,
             fragmentary,
+            sourced,
+            seated,
         ),
     )
 }

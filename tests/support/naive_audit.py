@@ -30,6 +30,7 @@ def faults(table):
         *_intents(table),
         *_index(table),
         *_counts(table),
+        *_budgets(table),
         *_hints(table),
         *_lists(table),
         *_expectations(table),
@@ -166,6 +167,31 @@ def _counts(table):
         yield f"zone {zone} counts {counts[zone]}, but has {content[zone]}"
     if tables.totals(table)["count"] != content.sum():
         yield f"the global count is {tables.totals(table)['count']}, but there are {content.sum()}"
+
+
+def _budgets(table):
+    entries = tables.entries(table)
+    live = entries[states(table) == Life.LIVE]
+    zones = live["key"][:, 4] >> np.uint64(16) & np.uint64(0xFFFF)
+    if table.seats:
+        waiting = zones[live["status"] & Status.SEEN_REPLY == 0]
+        limits = tables.quotas(table)["half_open_limit"]
+        for zone in np.flatnonzero(limits):
+            if np.count_nonzero(waiting == zone) > limits[zone]:
+                yield f"zone {zone} has {np.count_nonzero(waiting == zone)} half-open connections of {limits[zone]}"
+    if table.sources:
+        is_in = live["status"] & Status.SOURCE_COUNTED != 0
+        is_high = live["status"] & Status.ORIG_IS_HIGH != 0
+        source = np.where(is_high[:, None], live["key"][:, 2:4], live["key"][:, 0:2])
+        each = np.column_stack([source, zones])[is_in]
+        content = np.sort(np.unique(each, axis=0, return_counts=True)[1]).tolist()
+        cells = table.sources.cells
+        counts = np.sort(cells[cells != 0] & np.uint64(0xFFFFFF)).tolist()
+        if counts != content:
+            yield f"sources count {counts}, but have {content}"
+        limit = int(tables.quotas(table)["source_limit"].max())
+        if content and content[-1] > limit:
+            yield f"a source has {content[-1]} connections of {limit}"
 
 
 def _hints(table):

@@ -15,6 +15,7 @@ from zonetrack.service.context import Context
 from zonetrack.service.door import open_door
 from zonetrack.shm.events import Events
 from zonetrack.shm.seats import Seats
+from zonetrack.shm.sources import Sources
 
 TIMEOUT_S = 60.0
 
@@ -37,7 +38,7 @@ class Service:
         self.path = str(path)
         if table is None:
             table = small(zones=16)
-            table.events, table.seats = Events(), Seats()
+            table.events, table.seats, table.sources = Events(), Seats(), Sources(table.geometry.connections)
         self.table = table
         self.door = open_door(self.path, group)
         self.clients = []

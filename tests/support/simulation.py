@@ -73,6 +73,10 @@ class Mapped:
         if table.events:
             heads = ctypes.c_ubyte * (table.events.ring_address(1) - table.events.base)
             places.append((table.events.base, heads.from_address(table.events.base)))
+        if table.sources:
+            places.append((table.sources.base, table.sources.cells.view("u1")))
+        if table.seats:
+            places.append((table.seats.base, table.seats.words[: PAGE_BYTES // 8].view("u1")))
         for base, buffer in places:
             view = memoryview(buffer).cast("B")
             self.kept.append(view)

@@ -20,6 +20,8 @@ PAIRS = 8
 PLACES = 16
 """Places on the roster that a stage puts back."""
 TRIED = 200_000
+SEATED = 8
+"""Seats that a stage puts back."""
 LATER = 1 << 30
 """An expiry that no test reaches."""
 
@@ -72,6 +74,10 @@ class Stage:
             for region, base in self.table.base.items()
             for at, length in self._parts(region)
         ]
+        if self.table.sources:
+            self.saved.append((self.table.sources.base, self.table.sources.cells.tobytes()))
+        if self.table.seats:
+            self.saved.append((self.table.seats.base, self.table.seats.words[:SEATED].tobytes()))
 
     def restore(self):
         """Put the table back to the moment of ``save``."""
