@@ -161,6 +161,11 @@ def _directory(table, me, zone, step, zone_before):
             word = yield from _plain_split(table, zone, word, old)
         if word != zone_before:
             yield from _published_split(table, me, word, zone_before, old)
+    elif step == Step.MERGE:
+        kept = yield OWN_LOAD, table.intent(me, "split")
+        word = yield from _merged(table, me, zone, word, zone_before, kept - 1)
+    elif step == Step.HALVE and word != zone_before:
+        yield from _new_directory(table, me, word, zone_before)
     depth, offset = where(word)
     named = ()
     if offset:
@@ -179,7 +184,42 @@ def _directory(table, me, zone, step, zone_before):
         owner = yield LOAD, table.directory_owner + directory
         if owner == me:
             yield STORE, table.directory_owner + directory, USED if directory == offset else 0
+    if step in (Step.MERGE, Step.HALVE, Step.LAST):
+        return Step.NONE
     return Step.ALLOC if step == Step.CREATE else Step.LOCKS
+
+
+def _merged(table, me, zone, word, zone_before, kept):
+    """A merge: what goes is in the dead's name.  Back while nobody can have seen it, else forward; returns the word."""
+    gone = -1
+    for s in range(table.segments):
+        owner = yield LOAD, table.segment_owner + s
+        if owner == me:
+            gone = s
+    if gone < 0:
+        return word
+    depth, offset = where(word)
+    if word == zone_before:
+        half = 1 << (depth - 1)
+        named = 0
+        for i in range(half):
+            segment = yield LOAD, table.directory + offset + half + i
+            named += segment - 1 == gone
+        if named == half or "merge_back" in table.flaws:
+            if named != half:
+                for i in range(half):
+                    yield STORE, table.directory + offset + half + i, gone + 1
+            for i in range(SLOTS):
+                slot = yield LOAD, table.slot + kept * SLOTS + i
+                if slot and moves(slot):
+                    yield STORE, table.slot + kept * SLOTS + i, 0
+            return word
+        for i in range(half):
+            yield STORE, table.directory + offset + half + i, kept + 1
+        word = zone_word(version_of(word) + 1, depth, offset)
+        yield STORE, table.zone + zone, word
+    yield STORE, table.segment_depth + kept, 1
+    return word
 
 
 def _plain_split(table, zone, word, old):
@@ -212,6 +252,11 @@ def _published_split(table, me, word, zone_before, old):
         slot = yield LOAD, table.slot + old * SLOTS + i
         if slot and moves(slot):
             yield STORE, table.slot + old * SLOTS + i, 0
+    yield from _new_directory(table, me, word, zone_before)
+
+
+def _new_directory(table, me, word, zone_before):
+    """Of two directories the new one is used; the old one is the dead's until it is in the pool."""
     offset, offset_before = where(word)[1], where(zone_before)[1]
     if offset != offset_before:
         owner = yield LOAD, table.directory_owner + offset

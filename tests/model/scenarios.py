@@ -9,6 +9,7 @@ from .deletion import delete, lookup, sweep
 from .flush import flush
 from .insert import insert
 from .lookup import find, reopen, update
+from .shrink import shrink
 
 
 def do(operation, *arguments):
@@ -173,7 +174,39 @@ BATCHES = {
     ),
 }
 
+APART = (*puts(0, 3, 2), delete_(2))
+"""A zone of two segments with one connection each."""
+APART_WIDE = (*puts((2, 3), 0), delete_(0))
+"""The same, and it is one connection with two keys; the zone's directory was wide before."""
+EMPTY = (*puts(0), delete_(0))
+SHRINK = do(shrink, 0)
+
+SHRINKING = {
+    "shrink": Scenario((SHRINK, find_(3), delete_(3)), APART, THREE),
+    "shrink-find": Scenario((SHRINK, one_by_one(find_(3), find_(0)), find_(3)), APART, THREE),
+    "shrink-insert": Scenario((SHRINK, one_by_one(insert_(2), find_(2))), APART, FOUR),
+    "shrink-insert-right": Scenario((SHRINK, insert_(5), find_(3)), APART, FOUR),
+    "shrink-two": Scenario((SHRINK, SHRINK, find_(3)), APART, THREE),
+    "shrink-nat": Scenario((SHRINK, delete_(3), find_(2)), APART_WIDE, THREE, wide=1),
+    "shrink-flush": Scenario((SHRINK, do(flush, 0)), APART, SECOND | THREE),
+    "shrink-flush-insert": Scenario((SHRINK, do(flush, 0), insert_(2)), APART, SECOND | FOUR),
+    "shrink-list": Scenario((SHRINK, later_(0, 3)), APART, THREE | LIST),
+    "shrink-last": Scenario((SHRINK, one_by_one(insert_(0), find_(0)), find_(0)), EMPTY),
+    "shrink-last-flush": Scenario((SHRINK, do(flush, 0), insert_(2)), EMPTY, SECOND),
+    "shrink-last-delete": Scenario((SHRINK, one_by_one(delete_(0), insert_(0)), find_(0)), puts(0)),
+}
+
 KILLED = {
+    "kill-shrink": Scenario((SHRINK, one_by_one(find_(3), delete_(3))), APART, THREE, kill=1),
+    "kill-shrink-ins": Scenario((SHRINK, insert_(2)), APART, FOUR, kill=1),
+    "kill-shrink-right": Scenario((SHRINK, insert_(5)), APART, FOUR, kill=1),
+    "kill-shrink-nat": Scenario((SHRINK, delete_(3)), APART_WIDE, THREE, 1, kill=1),
+    "kill-shrink-flush": Scenario((SHRINK, do(flush, 0)), APART, SECOND | THREE, kill=1),
+    "kill-shrink-list": Scenario((SHRINK, later_(0, 3)), APART, THREE | LIST, kill=1),
+    "kill-shrink-last": Scenario((SHRINK, one_by_one(insert_(0), find_(0))), EMPTY, kill=1),
+    "kill-ins-shrink": Scenario((insert_(2), SHRINK), APART, FOUR, kill=1),
+    "kill-del-shrink": Scenario((delete_(3), SHRINK), APART, THREE, kill=1),
+    "kill-flush-shrink": Scenario((do(flush, 0), SHRINK), APART, FIRST | THREE, kill=1),
     "kill-find": Scenario((find_(0), one_by_one(find_(0), delete_(0))), puts(0), kill=1),
     "kill-insert": Scenario((insert_(0), one_by_one(insert_(0), find_(0))), kill=1),
     "kill-create": Scenario((insert_(0), insert_(3)), kill=1),
@@ -275,6 +308,9 @@ KILLED_TWICE = {
         "kill-list-flush",
         "kill-flush-list",
         "kill-list-credit",
+        "kill-shrink",
+        "kill-shrink-ins",
+        "kill-shrink-last",
     )
     if name in KILLED
 } | {
@@ -290,7 +326,9 @@ KILLED_TWICE = {
     ),
 }
 
-SCENARIOS = FINDING | SPLITTING | TWO_KEYS | FLUSHING | COUNTING | SWEEPING | BATCHES | KILLED | KILLED_TWICE
+SCENARIOS = (
+    FINDING | SPLITTING | TWO_KEYS | FLUSHING | COUNTING | SWEEPING | BATCHES | SHRINKING | KILLED | KILLED_TWICE
+)
 
 FLAWS = {
     # a cure that is switched off: the scenario in which that shows
@@ -320,6 +358,10 @@ FLAWS = {
     "list_by_record": "list-flush-insert",
     "uncounted_after": "kill-list",
     "free_at_the_end": "kill-list-zones",
+    "merge_clear_first": "shrink-find",
+    "no_merge_recheck": "shrink-flush",
+    "merge_back": "kill-shrink-right",
+    "last_no_lock": "shrink-last",
 }
 
 LARGE = frozenset(
@@ -358,6 +400,15 @@ LARGE = frozenset(
         "kill2-list-credit",
         "kill2-deep",
         "kill2-credit",
+        "shrink",
+        "shrink-find",
+        "shrink-insert-right",
+        "shrink-two",
+        "shrink-nat",
+        "shrink-flush-insert",
+        "kill-shrink-list",
+        "kill2-shrink",
+        "kill2-shrink-ins",
     )
 )
 """Scenarios of more than some 150,000 states."""

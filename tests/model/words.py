@@ -60,6 +60,9 @@ class Step(IntEnum):
     CREDIT_WRITING = 24
     SPEND = 25
     CREDIT_BACK_WRITING = 26
+    MERGE = 29
+    HALVE = 30
+    LAST = 31
 
 
 INSERTING = frozenset(
