@@ -297,6 +297,23 @@ def _leave_source(views, record, step):
 
 
 @kernel
+def _uncount(views, record, step):
+    """Take a record that is CLEARED out of the counts; False when their locks were not had."""
+    if step != u64(Step.CLEARED):
+        return True
+    zone = tuples.zone_of(entries.address(views, record) + tuples.ENTRY_KEY)
+    if not zones.lock_counts(views, zone):
+        return False
+    count = zones.count_of(views, zone)
+    total = zones.global_count(views)
+    intents.set_step_with_counts(views, Step.UNCOUNT_WRITING, count, total)
+    zones.store_counts(views, zone, count - ONE, total - ONE)
+    intents.set_step(views, Step.UNCOUNTED)
+    zones.unlock_counts(views, zone)
+    return True
+
+
+@kernel
 def _bring_home(views):
     """The one record of the operation, out of index already: out of the counts, and free; False when locks were not had."""
     step = _step_of(views)
@@ -305,18 +322,8 @@ def _bring_home(views):
     record = _record_of(views)
     word = _life_of(views, record)
     is_ours = _is_new(views, word) or _is_dead(views, word, _field(views, intents.INCARNATION))
-    if is_ours and not _leave_source(views, record, step):
+    if is_ours and not (_leave_source(views, record, step) and _uncount(views, record, step)):
         return False
-    if is_ours and step == u64(Step.CLEARED):
-        zone = tuples.zone_of(entries.address(views, record) + tuples.ENTRY_KEY)
-        if not zones.lock_counts(views, zone):
-            return False
-        count = zones.count_of(views, zone)
-        total = zones.global_count(views)
-        intents.set_step_with_counts(views, Step.UNCOUNT_WRITING, count, total)
-        zones.store_counts(views, zone, count - ONE, total - ONE)
-        intents.set_step(views, Step.UNCOUNTED)
-        zones.unlock_counts(views, zone)
     if is_ours or entries.state_of(word) == u64(Life.FREE):
         repair_lists.release(views, record)
     intents.done(views)

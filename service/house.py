@@ -145,7 +145,9 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
     else:
         entrance = door.resume(_path(config), os.dup(listener), config.control.group)
         undo(entrance.close)
-    return House(taken, queues, book, events, seats, sources, entrance, _board(queues, taken), _listen(config, taken, undo))
+    return House(
+        taken, queues, book, events, seats, sources, entrance, _board(queues, taken), _listen(config, taken, undo)
+    )
 
 
 def _sending(config: Config) -> dict[str, int]:
