@@ -10,7 +10,7 @@ its own.  A checksum that the sender left to its device is told by a flag.  A fr
 longer than the interface may send, is not sent, and counted.
 
 Who takes a ring over goes on where QUEUE says: `position` is one word, and a block is given back before it moves.  So after
-a death the block that it names is either not begun, or has its `sequence`, or was given back (service/ports/packet).
+a death the block that it names is either not begun, or has its `sequence`, or was given back (service/ports/packet_rings).
 
 Ordering
     A1  acquire load of a block's status    pairs with the system's store after its packets
@@ -221,6 +221,7 @@ def put(address, frame):
             return u64(Reason.OUTPUT_FULL)
     memory.copy(at + PLACE_FRAME, u64(frame.address), captured)
     memory.set_le32(at + PLACE_LENGTH, captured)
+    places.putting = places.cursor + ONE
     memory.release32(at, _SEND_REQUEST)  # R2
     places.cursor = places.cursor + ONE
     queue.pending = u64(queue.pending) + ONE

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+
+from .transitions import Transition, after
 
 HEAT_MAX = 8.0
 """Deaths close together that are answered at once."""
@@ -45,15 +46,6 @@ class Act(IntEnum):
     REPLACE = 8
 
 
-class Transition(NamedTuple):
-    """A row of the table below."""
-
-    before: Life
-    act: Act
-    after: Life
-    why: str
-
-
 # fmt: off
 TRANSITIONS = (  #  from         act          to             why
     Transition(Life.WAITING,  Act.FORK,    Life.STARTING, "its moment has come"),
@@ -77,7 +69,7 @@ TRANSITIONS = (  #  from         act          to             why
     Transition(Life.KILLED,   Act.DIE,     Life.GONE,     "nothing survives that"),
 )
 # fmt: on
-AFTER = {(row.before, row.act): row.after for row in TRANSITIONS}
+AFTER = after(TRANSITIONS)
 
 
 class Impossible(Exception):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+
+from .transitions import Transition, after
 
 
 class Phase(IntEnum):
@@ -26,15 +27,6 @@ class Event(IntEnum):
     LEAVE = 4
 
 
-class Transition(NamedTuple):
-    """A row of the table below."""
-
-    before: Phase
-    event: Event
-    after: Phase
-    why: str
-
-
 # fmt: off
 TRANSITIONS = (  #  from            event          to              why
     Transition(Phase.STARTING, Event.READY,   Phase.SERVING,  "all children are ready"),
@@ -47,4 +39,4 @@ TRANSITIONS = (  #  from            event          to              why
     Transition(Phase.CLOSING,  Event.CLOSED,  Phase.OVER,     "nobody is left"),
 )
 # fmt: on
-AFTER = {(row.before, row.event): row.after for row in TRANSITIONS}
+AFTER = after(TRANSITIONS)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from ..shm.format import table
 from . import lives, phases
 from .config import FILE_DEFAULT, KEYS, plain
+from .transitions import Transition
 
 INTRODUCTION = f"""# The service
 
@@ -52,7 +53,7 @@ def _value(default: object) -> str:
     return "" if default is None else f"`{json.dumps(default)}`"
 
 
-def _diagram(rows: Iterable[lives.Transition] | Iterable[phases.Transition], first: str, last: str) -> Iterator[str]:
+def _diagram(rows: Iterable[Transition], first: str, last: str) -> Iterator[str]:
     yield "```mermaid"
     yield "stateDiagram-v2"
     yield f"    [*] --> {first}"
@@ -64,7 +65,7 @@ def _diagram(rows: Iterable[lives.Transition] | Iterable[phases.Transition], fir
     yield ""
 
 
-def _rows(rows: Iterable[lives.Transition] | Iterable[phases.Transition]) -> Iterator[str]:
+def _rows(rows: Iterable[Transition]) -> Iterator[str]:
     cells = ((before.name, event.name, after.name, why) for before, event, after, why in rows)
     yield from table(("from", "what happens", "to", "why"), cells)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAGIC = 0x4B43415254454E5A  # b"ZNETRACK" as a little-endian u64
 
 LINE_BYTES = 64
@@ -482,14 +482,11 @@ GLOBAL = np.dtype(
         ("zone_limit_default", "u4"),  # config: limit of zones without their own
         ("settings", "u4"),  # config: settings 16 | max_retrans 8 | 0 of zones that are not OWN
         ("reserved", "u1", (44,)),
-        ("repair_lock", "u4"),
-        ("roster_lock", "u4"),
-        ("reserved2", "u1", (56,)),
     ],
     align=True,
 )
-"""The global count, and the two locks that are taken hardly ever."""
-GLOBAL_BYTES = 128
+"""The global count, alone in its line."""
+GLOBAL_BYTES = 64
 
 
 # ---------------------------------------------------------------------------------------------------- participants
@@ -532,7 +529,6 @@ INTENT = np.dtype(
         ("step", "u8"),  # Step | value before, or cursor: what must change together is one store
         ("zone_word", "u8"),
         ("record", "u4"),  # index + 1
-        ("second", "u4"),  # index + 1 of the record an insert is about to adopt
         ("incarnation", "u4"),
         ("segment_low", "u4"),  # index + 1 of the lower segment locked
         ("segment_high", "u4"),
@@ -541,7 +537,7 @@ INTENT = np.dtype(
         ("credit", "u4"),  # connections reserved for this burst and not yet used ...
         ("credit_zone", "u4"),  # ... in this zone
         ("cursor", "u4"),  # of a flush, while the step word says what becomes of one of its records
-        ("reserved", "u4", (2,)),
+        ("reserved", "u4", (3,)),
     ],
     align=True,
 )
@@ -1258,7 +1254,8 @@ PLACES = np.dtype(
         ("count", "u8"),  # a power of two
         ("cursor", "u8"),  # places filled since the ring was made
         ("length_max", "u8"),  # of a frame without a VLAN tag, by the interface's MTU
-        ("reserved", "u8", (3,)),
+        ("putting", "u8"),  # cursor + 1 from before a frame is put until it is counted: who dies between leaves that
+        ("reserved", "u8", (2,)),
     ],
     align=True,
 )

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...shm.layout import BLOCKS, PLACES, PortKind
 from .. import log
-from . import interface, steering
+from . import interface, packet_rings, steering
 from .errors import PortError, because
 from .programs import filter_program
 
@@ -51,7 +51,6 @@ SEND_BUFFER_BYTES = 1 << 24
 FANOUTS = {"addresses": FANOUT_CBPF, "flows": FANOUT_HASH}
 """How packets are dealt out: by their addresses; or by addresses and ports, which spreads them more, and apart from
 fragments and errors that belong to them."""
-_AVAILABLE, _SEND_REQUEST, _TO_USER = 0, 1, 1
 _PLACES, _STATISTICS = struct.Struct("4I"), struct.Struct("3I")
 _log = log.logger("port")
 
@@ -257,35 +256,14 @@ class PacketPort:
         queue["tx"].view(PLACES)["length_max"] = mtu + ETHERNET_BYTES
 
     def resume(self, queue: np.void) -> None:
-        """Go on where the worker before may have died: see kernels/port_packet for what can stand in the rings then."""
+        """Go on where the worker before may have died: see service/ports/packet_rings."""
         index = int(queue["index"])
         if index < self._queues:
-            self._resume_receiving(queue["rx"].view(BLOCKS), np.frombuffer(self._memory[index], "u1"))
-        self._resume_sending(
-            queue["tx"].view(PLACES), np.frombuffer(self._memory[self._queues + index], "u1"), self._tx[index]
-        )
-
-    def _resume_receiving(self, blocks: np.void, memory: np.ndarray) -> None:
-        blocks["next"] = 0
-        back, taken = divmod(int(blocks["position"]), 1 << 32)
-        if not taken:
-            return
-        start = back % self._blocks_count * BLOCK_BYTES
-        status, _, _, _ = memory[start + 8 : start + 24].view("u4").tolist()
-        sequence = int(memory[start + 24 : start + 32].view("u8")[0])
-        if not status & _TO_USER or sequence != blocks["sequence"]:
-            blocks["position"] = (back + 1) << 32  # it died after it had given the block back
-
-    def _resume_sending(self, places: np.void, memory: np.ndarray, of: socket.socket) -> None:
-        def status(cursor: int) -> int:
-            start = cursor % PLACES_COUNT * self._place_bytes
-            return int(memory[start : start + 4].view("u4")[0])
-
-        cursor = int(places["cursor"])
-        if status(cursor) == _SEND_REQUEST and status(cursor + 1) == _AVAILABLE:
-            places["cursor"] = cursor + 1  # it died before it had counted the frame
+            packet_rings.resume_receiving(queue["rx"].view(BLOCKS), np.frombuffer(self._memory[index], "u1"))
+        memory = np.frombuffer(self._memory[self._queues + index], "u1")
+        packet_rings.resume_sending(queue["tx"].view(PLACES), memory)
         with contextlib.suppress(OSError):
-            of.send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
+            self._tx[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
 
     def look(self, queue: np.void) -> None:
         """See to what only system calls tell: packets for which the ring had no room, errors, the MTU."""

@@ -207,7 +207,7 @@ def test_the_next_worker_sends_what_the_last_had_put(gateway):
         memory[start + 32 : start + 32 + len(frame)] = np.frombuffer(frame, "u1")
         memory[start + 4 : start + 8].view("u4")[0] = len(frame)
         memory[start : start + 4].view("u4")[0] = 1
-    places["cursor"] = 1  # it died between its last frame and the count of it
+    places["cursor"], places["putting"] = 1, 2  # it died between its last frame and the count of it
     gateway.take_over()
     assert gateway.wires.receive(2, 1) == frames
     gateway.wires.send(datagrams(1, first=9))

@@ -7,10 +7,10 @@ from zonetrack.service import lives
 from zonetrack.service.lives import AFTER, HEAT_MAX, PAUSE_S, PAUSE_S_MAX, TRANSITIONS, Act, Course, Impossible, Life
 
 
-@pytest.mark.parametrize("row", TRANSITIONS, ids=lambda row: f"{row.before.name}-{row.act.name}")
+@pytest.mark.parametrize("row", TRANSITIONS, ids=lambda row: f"{row.before.name}-{row.event.name}")
 def test_each_row(row):
     course = Course(row.before)
-    assert course.take(row.act, 0.0) is row.after is course.life
+    assert course.take(row.event, 0.0) is row.after is course.life
     assert row.why
 
 

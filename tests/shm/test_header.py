@@ -74,7 +74,7 @@ def test_nothing_written_yet_is_new_and_a_part_of_a_header_is_truncated(file):
 
 def test_the_first_fault_is_named(file):
     wrong = header.new(SMALL, Region.ENTRIES, 5)
-    wrong["version"] = 2
+    wrong["version"] = 7
     header.write(file, wrong)
     with pytest.raises(errors.WrongVersion):
         header.check("x", file, Region.DUE, READY)

@@ -20,7 +20,7 @@ SIZES = {
     "ZONE": 16,
     "QUOTA": 64,
     "POLICY": 256,
-    "GLOBAL": 128,
+    "GLOBAL": 64,
     "INTENT": 64,
     "PARTICIPANT": 1216,
     "DELETE": 16,
@@ -80,7 +80,6 @@ def test_numbers_are_in_host_order(name):
         (layout.PARTICIPANT, ("pid", "attendance", "start_ticks", "kind", "deletes", "clock_ms", "sweep_cursor"), 1),
         (layout.PARTICIPANT, ("front", "front_count", "back", "back_count"), 2),
         (layout.GLOBAL, ("count_lock", "count", "limit", "zone_limit_default"), 0),
-        (layout.GLOBAL, ("repair_lock", "roster_lock"), 1),
         (layout.SEGMENT, ("lock", "owner", "depth", "zone"), 0),
     ],
 )

@@ -209,7 +209,7 @@ def test_memory_stays_mapped_as_long_as_it_is_used(instance):
     ("field", "value", "kind", "says"),
     [
         ("magic", 0x1234, errors.WrongMagic, "expected 0x4b43415254454e5a, found 0x0000000000001234"),
-        ("version", 7, errors.WrongVersion, "expected 1, found 7"),
+        ("version", 7, errors.WrongVersion, "expected 2, found 7"),
         ("digest", 0x77, errors.WrongDigest, "found 0x0000000000000077"),
         ("region", Region.DUE, errors.WrongRegion, "found DUE"),
         ("region", 99, errors.WrongRegion, "found 99"),
@@ -354,7 +354,7 @@ def test_a_table_is_replaced_only_when_asked(instance, state):
 
 def test_a_table_of_another_version_is_never_replaced_unasked(instance):
     segment.create(instance, SMALL).close()
-    header_of(instance)["version"] = 2
+    header_of(instance)["version"] = 7
     header_of(instance)["state"] = SegmentState.NEW
     with pytest.raises(errors.Exists, match="unreadable"):
         segment.create(instance, SMALL)

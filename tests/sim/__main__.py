@@ -21,6 +21,8 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "support")]
 import kills  # noqa: E402 - after the environment says that kernels are plain Python
 from zonetrack.shm.layout import Step  # noqa: E402
 
+from ..interleave.packet_ring import packet_ring  # noqa: E402
+from ..interleave.rings import Outcome, client_ring, rules, sleep  # noqa: E402
 from . import pairs  # noqa: E402
 from .found import RARE  # noqa: E402
 from .reach import Reach  # noqa: E402
@@ -29,6 +31,7 @@ from .shrink import shrink  # noqa: E402
 from .worlds import DRAWN, WORLDS  # noqa: E402
 
 FAULTS_MAX = 5
+PLAYS = (client_ring, sleep, rules, packet_ring)
 SAY_EVERY = 5_000
 
 
@@ -41,11 +44,11 @@ class Tally:
         self.fewest = None
         self.began = time.process_time()
 
-    def add(self, run):
-        """Count the run of a seed."""
+    def add(self, run, beside):
+        """Count the run of a seed, and its play beside the table."""
         self.seeds += 1
-        self.accesses += run.accesses
-        self.killed += run.killed
+        self.accesses += run.accesses + beside.accesses
+        self.killed += run.killed + beside.killed
         self.fewest = run.accesses if self.fewest is None else min(self.fewest, run.accesses)
         self.reach.end_of_seed()
 
@@ -91,14 +94,25 @@ def go_through(first, steps, seeds):
             print(f"{run.name}: {error}\nagain: make sim SEED={seed} STEPS={steps}", flush=True)
             case, fault = shrink(run.case)
             print(f"smaller, for tests/sim/found.py:\n{case}\n{type(fault).__name__}: {fault}", flush=True)
-            if tally.faults == FAULTS_MAX:
-                break
-        tally.add(run)
+        tally.add(run, _beside(seed, tally))
         if tally.seeds % SAY_EVERY == 0:
             tally.tell()
+        if tally.faults >= FAULTS_MAX:
+            break
     tally.tell_reach()
     tally.tell()
     return tally.faults
+
+
+def _beside(seed, tally):
+    """Run the play of a seed that is not about the table: rings and rules take turns."""
+    play = PLAYS[seed % len(PLAYS)]
+    try:
+        return play(seed)
+    except Exception as error:
+        tally.faults += 1
+        print(f"{play.__name__}({seed}): {error}", flush=True)
+        return Outcome(0)
 
 
 def again(text):

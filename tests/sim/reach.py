@@ -17,13 +17,12 @@ import re
 from types import CodeType, FunctionType
 
 from zonetrack import kernels
+from zonetrack.service.ports import packet_rings
 from zonetrack.shm.layout import Step
 
 LABEL = re.compile(r"#.*\b([RAF][1-9])\b")
-ARMS = "repair"
+ARMS = ("repair", "packet_rings")
 """Rooms whose name begins so are watched arm by arm."""
-ELSEWHERE = ("ring", "poll", "rulebook", "pipeline", "preview", "port_packet")
-"""Rooms of rules, and of rings between a service and its clients, whose simulation is in tests/interleave, or the system."""
 
 
 class Reach:
@@ -113,8 +112,7 @@ class Reach:
 
 
 def _rooms():
-    return [
-        importlib.import_module(f"{kernels.__name__}.{room.name}")
-        for room in pkgutil.iter_modules(kernels.__path__)
-        if room.name not in ELSEWHERE
+    rooms = [
+        importlib.import_module(f"{kernels.__name__}.{room.name}") for room in pkgutil.iter_modules(kernels.__path__)
     ]
+    return [*rooms, packet_rings]  # where a successor goes on in a ring that the system shares

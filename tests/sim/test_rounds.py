@@ -1,8 +1,12 @@
 """Worlds from seeds, each with kills, repair beside the living, clock jumps and scarce pools: whole at every rest."""
 
 import pytest
+from zonetrack.kernels import poll, port_packet, ring, rulebook
+from zonetrack.service.ports import packet_rings
 
+from ..interleave.packet_ring import packet_ring
 from ..interleave.plays import SEEDS
+from ..interleave.rings import client_ring, rules, sleep
 from .found import FOUND, RARE
 from .reach import Reach
 from .rounds import ACCESSES_MIN, Case, Run
@@ -57,3 +61,13 @@ def test_branches_of_repair_are_reached():
         reach.end_of_seed()
     assert len(reach.names) > 100 and len(reach.missed()) < 0.3 * len(reach.names)
     assert sum(1 for count in reach.steps if count) > 8
+
+
+def test_what_lies_beside_the_table_is_reached():
+    """Each labelled access of rings and rules, and each arm of who goes on in a ring that the system shares."""
+    reach = Reach([ring, poll, rulebook, port_packet, packet_rings])
+    for seed in range(40):
+        for play in (client_ring, sleep, rules, packet_ring):
+            play(seed)
+        reach.end_of_seed()
+    assert len(reach.names) > 15 and reach.missed() == []
