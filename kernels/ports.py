@@ -6,6 +6,7 @@
     TAP       reads, a call each               nothing: they are copies    writes it                nothing is left to do
     PCAP      walks an index, in place          nothing                     into a buffer            one system call
     NFQUEUE   receives messages                nothing: they are copies    not possible             one system call
+    XDP       walks a ring, in place           gives the places back       into a ring, by copy     a system call for 32
 
 A port of another kind is a room ``port_<kind>`` with these kernels, a row above, and a branch in each function below; what
 opens it, and whatever can go wrong with that, is a room of service/ports.
@@ -28,14 +29,14 @@ from ..shm.layout import (
     PortKind,
 )
 from ..shm.reasons import Reason
-from . import memory, port_nfqueue, port_packet, port_pcap, port_shm, port_tap, ring, sizes
+from . import memory, port_nfqueue, port_packet, port_pcap, port_shm, port_tap, port_xdp, ring, sizes
 from .jit import inlined, kernel
 from .words import ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
 
-_SHM, _PACKET, _TAP, _PCAP, _NFQUEUE = (u64(kind) for kind in PortKind)
+_SHM, _PACKET, _TAP, _PCAP, _NFQUEUE, _XDP = (u64(kind) for kind in PortKind)
 _FRAME, _DESCRIPTOR, _SLOT = u64(FRAME_BYTES), u64(DESCRIPTOR_BYTES), u64(FRAME_SLOT_BYTES)
 _NO_TAG = u64(NO_TAG)
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
@@ -60,6 +61,8 @@ def _is_other_ready(address, kind):
         return port_tap.is_ready(address)
     if kind == _NFQUEUE:
         return port_nfqueue.is_ready(address)
+    if kind == _XDP:
+        return port_xdp.is_ready(address)
     return port_pcap.is_ready(address)
 
 
@@ -86,14 +89,19 @@ def rx_burst(loop, address):
         return port_tap.rx_burst(loop, address)
     if kind == _NFQUEUE:
         return port_nfqueue.rx_burst(loop, address)
+    if kind == _XDP:
+        return port_xdp.rx_burst(loop, address)
     return port_pcap.rx_burst(loop, address)
 
 
 @inlined
 def release(address):
     """Give back what the last burst of a queue was received in."""
-    if u64(queue_at(address).kind) == _PACKET:
+    kind = u64(queue_at(address).kind)
+    if kind == _PACKET:
         port_packet.release(address)
+    elif kind == _XDP:
+        port_xdp.release(address)
 
 
 @inlined
@@ -115,6 +123,8 @@ def put(address, frame, verdict):
         return port_packet.put(address, frame)
     if kind == _TAP:
         return port_tap.put(address, frame)
+    if kind == _XDP:
+        return port_xdp.put(address, frame)
     if kind == _NFQUEUE:
         return u64(Reason.OUTPUT_UNREACHABLE)  # the host has not asked
     return port_pcap.put(address, frame)
@@ -137,6 +147,8 @@ def tx_burst(address):
         port_packet.tx_burst(address)
     elif kind == _PCAP:
         port_pcap.tx_burst(address)
+    elif kind == _XDP:
+        port_xdp.tx_burst(address)
     queue.pending = ZERO
     sizes.handed_over(queue, pending)
 

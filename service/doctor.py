@@ -18,8 +18,16 @@ from ..shm import mapping, space, survey
 from ..shm.layout import CONNECTIONS_MAX, ZONES_MAX, Region
 from ..shm.sizing import CONNECTIONS_DEFAULT, EXTENSION_SHARE_DEFAULT, ZONES_IN_USE_DEFAULT, Geometry
 from . import ailments
+from .ports import possible
 
-CAPABILITIES = {"cap_net_admin": 12, "cap_net_raw": 13, "cap_ipc_lock": 14, "cap_sys_admin": 21, "cap_sys_nice": 23}
+CAPABILITIES = {
+    "cap_net_admin": 12,
+    "cap_net_raw": 13,
+    "cap_ipc_lock": 14,
+    "cap_sys_admin": 21,
+    "cap_sys_nice": 23,
+    "cap_bpf": 39,
+}
 """Those that ports, huge tables and real-time workers may want, with their numbers in capabilities(7)."""
 _SHMEM_ENABLED = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 
@@ -107,6 +115,7 @@ def examine(geometry: Geometry) -> dict[str, Any]:
         "spaces": spaces(),
         "huge_pages": huge_pages(),
         "capabilities": capabilities(),
+        "ports": possible.missing(),
         "processors": processors(),
         "kernel_cache": kernel_cache(),
         "instances": [one.summary() for one in found if not one.leftover],
@@ -154,6 +163,8 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("Linux", cpu["kernel"]))
     held = [name for name, has in report["capabilities"].items() if has]
     rows.append(("capabilities", " ".join(held) or "none"))
+    rows.append(("ports", ", ".join(kind for kind, why in report["ports"].items() if not why)))
+    rows += [(f"no {kind} ports", why) for kind, why in report["ports"].items() if why]
     state = f"{cache['files']} files, {cache['bytes']:,} bytes" if cache["writable"] else "cannot be written"
     rows.append(("kernel cache", f"{cache['directory']}: {state}"))
     return rows

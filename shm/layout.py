@@ -1179,6 +1179,7 @@ class PortKind(IntEnum):
     TAP = 2  # a TAP interface, which the service makes
     PCAP = 3  # capture files
     NFQUEUE = 4  # the firewall of the host, which asks what shall become of its packets
+    XDP = 5  # a network interface, by sockets that its driver hands frames to
 
 
 CAUSES = 4
@@ -1280,6 +1281,42 @@ QUEUED = np.dtype(
 QUEUED_MESSAGE_BYTES = 1041 * LINE_BYTES
 """Holds 64 KiB of a packet and what is said of it; an odd number of lines, so that all sets of a cache have beginnings."""
 QUEUED_ANSWERS_BYTES = 1 << 18
+
+DIVERTED = np.dtype(
+    [
+        ("rings", "u8"),  # address of a XSK
+        ("position", "u8"),  # frames taken since the rings were made, modulo 2**32
+        ("fresh", "u8"),  # places to send from that were used once, or are in use for the first time
+        ("reserved", "u8", (5,)),
+    ],
+    align=True,
+)
+"""What a worker must not forget of a socket of AF_XDP: QUEUE.rx of a port of kind XDP."""
+
+XSK = np.dtype(
+    [
+        ("frames", "u8"),  # address of the memory that frames are in: places to receive in, then places to send from
+        ("place_bytes", "u8"),  # of each, a power of two
+        ("rx_count", "u8"),  # places to receive in, a power of two; as many have room in the rings of receiving
+        ("tx_count", "u8"),  # places to send from, likewise
+        ("rx_producer", "u8"),  # addresses of words and entries that are shared with the system
+        ("rx_consumer", "u8"),
+        ("rx_entries", "u8"),  # address of a struct xdp_desc[rx_count]: frames that came
+        ("fill_producer", "u8"),
+        ("fill_flags", "u8"),
+        ("fill_entries", "u8"),  # address of u64[rx_count]: places that may be received in
+        ("tx_producer", "u8"),
+        ("tx_consumer", "u8"),
+        ("tx_flags", "u8"),
+        ("tx_entries", "u8"),  # address of a struct xdp_desc[tx_count]: frames that are to go
+        ("sent_producer", "u8"),
+        ("sent_consumer", "u8"),
+        ("sent_entries", "u8"),  # address of u64[tx_count]: places whose frames have gone
+        ("length_max", "u8"),  # of a frame without a VLAN tag, by the interface's MTU
+    ],
+    align=True,
+)
+"""Where the rings of a socket of AF_XDP are.  Private to a process."""
 
 POLLED = np.dtype([("descriptor", "i4"), ("events", "i2"), ("came", "i2")], align=True)
 """struct pollfd of poll(2)."""
@@ -1960,7 +1997,8 @@ assert DATAGRAM.itemsize == DATAGRAM_BYTES and FRAGMENT.itemsize == FRAGMENT_BYT
 assert RING.itemsize == RING_BYTES and DESCRIPTOR.itemsize == DESCRIPTOR_BYTES
 assert WAITING.itemsize == WAITING_BYTES
 assert END.itemsize == BLOCKS.itemsize == PLACES.itemsize == QUEUED.itemsize == END_BYTES
-assert QUEUE.itemsize == QUEUE_BYTES and _no_implicit_padding(QUEUED)
+assert QUEUE.itemsize == QUEUE_BYTES and DIVERTED.itemsize == END_BYTES
+assert all(_no_implicit_padding(one) for one in (QUEUED, DIVERTED, XSK))
 assert POLLED.itemsize == POLLED_BYTES and all(_no_implicit_padding(one) for one in (QUEUE, BLOCKS, PLACES, POLL))
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
 assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES

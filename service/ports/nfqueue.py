@@ -29,7 +29,9 @@ SUBSYSTEM_QUEUE = 3
 PACKET, VERDICT, CONFIG, VERDICT_BATCH = range(4)
 CFG_CMD, CFG_PARAMS, CFG_LENGTH, CFG_MASK, CFG_FLAGS = range(1, 6)
 VERDICT_HEADER, PACKET_HEADER = 2, 1
-CMD_BIND, COPY_PACKET = 1, 2
+CMD_BIND, CMD_FAMILY_BIND, COPY_PACKET = 1, 3, 2
+NO_CHANGE = struct.pack(">BBH", CMD_FAMILY_BIND, 0, socket.AF_INET)
+"""A command that has no effect any more, but an answer where there is a subsystem."""
 FAIL_OPEN, GSO = 1, 4
 DROP = 0
 NLM_F_REQUEST, NLM_F_ACK, NLMSG_ERROR = 1, 4, 2
@@ -59,6 +61,30 @@ def message(kind: int, number: int, attributes: bytes, flags: int, sequence: int
     """Return a message to a queue."""
     body = struct.pack(">BBH", 0, 0, number) + attributes
     return struct.pack("IHHII", 16 + len(body), SUBSYSTEM_QUEUE << 8 | kind, NLM_F_REQUEST | flags, sequence, 0) + body
+
+
+def connect() -> socket.socket:
+    """Return a socket to the subsystem.
+
+    Raises:
+        OSError: there is none, or no right to it.
+    """
+    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
+    made.bind((0, 0))
+    return made
+
+
+def ask(of: socket.socket, number: int, attributes: bytes) -> None:
+    """Configure a queue to which nothing comes yet, so that what is heard is the answer.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    of.send(message(CONFIG, number, attributes, NLM_F_ACK))
+    answer = of.recv(4096)
+    code = -struct.unpack_from("i", answer, 16)[0]
+    if code:
+        raise OSError(code, os.strerror(code))
 
 
 class NfqueuePort:
@@ -127,20 +153,19 @@ class NfqueuePort:
     def _open(self, number: int) -> socket.socket:
         """Return a socket that listens to a queue, to which nothing comes yet."""
         try:
-            made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
+            made = connect()
         except OSError as error:
             if error.errno == errno.EPROTONOSUPPORT:
                 raise PortError(f"port {self._spec}: this kernel has no nfnetlink") from error
             raise because(self._spec, "opening a netlink socket", error) from error
         self._house.enter_context(made)
         try:
-            made.bind((0, 0))
             made.setsockopt(SOL_NETLINK, NETLINK_NO_ENOBUFS, 1)
-            self._ask(made, number, attribute(CFG_CMD, struct.pack(">BBH", CMD_BIND, 0, 0)))
+            ask(made, number, attribute(CFG_CMD, struct.pack(">BBH", CMD_BIND, 0, 0)))
             made.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
             made.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
             flags = (FAIL_OPEN if self._fail_open else 0) | (GSO if self._gso else 0)
-            self._ask(
+            ask(
                 made,
                 number,
                 attribute(CFG_LENGTH, struct.pack(">I", self._length))
@@ -150,14 +175,6 @@ class NfqueuePort:
         except OSError as error:
             raise self._refused(number, error) from error
         return made
-
-    def _ask(self, of: socket.socket, number: int, attributes: bytes) -> None:
-        """Configure a queue to which nothing comes yet, so that what is heard is the answer."""
-        of.send(message(CONFIG, number, attributes, NLM_F_ACK))
-        answer = of.recv(4096)
-        code = -struct.unpack_from("i", answer, 16)[0]
-        if code:
-            raise OSError(code, os.strerror(code))
 
     def _refused(self, number: int, error: OSError) -> PortError:
         if error.errno == errno.EPERM and number in listed():

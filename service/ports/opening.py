@@ -16,6 +16,7 @@ from .packet import PacketPort
 from .pcap import PcapPort
 from .specs import PortSpec
 from .tap import TapPort
+from .xdp import XdpPort
 
 
 class Opened(Source, AbstractContextManager[Any], Protocol):
@@ -60,6 +61,10 @@ def _open_device(spec: PortSpec, workers: int, descriptors: Sequence[int] = ()) 
     if spec.kind == "nfqueue":
         return NfqueuePort(
             int(spec.device), spec.name, spec.queues, spec.zone, descriptors=descriptors, **dict(spec.more)
+        )
+    if spec.kind == "xdp":
+        return XdpPort(
+            spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **dict(spec.more)
         )
     return PacketPort(
         spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **dict(spec.more)

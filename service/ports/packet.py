@@ -180,7 +180,7 @@ class PacketPort:
 
     def _join(self, mode: int) -> None:
         """Make a group of the sockets that receive."""
-        if self._queues == 1:
+        if self._queues < 2:
             return
         try:
             flags = FANOUT_UNIQUE | (FANOUT_DEFRAG if mode == FANOUT_HASH else 0)

@@ -4,6 +4,7 @@ shm:NAME[,queues=N][,zone=Z][,slots=N]
 afpacket:INTERFACE[,queues=N][,zone=Z][,fanout=addresses|flows][,ring_mb=N][,retire_ms=N][,outgoing=on][,name=NAME]
 tap:INTERFACE[,queues=N][,zone=Z][,name=NAME]
 pcap:FILE[,out=FILE][,zone=Z][,name=NAME]
+xdp:INTERFACE[,queues=N][,zone=Z][,mode=copy|zerocopy][,ring=N][,name=NAME]
 nfqueue:NUMBER[,queues=N][,zone=Z][,length=N][,fail_open=on][,gso=off][,name=NAME]
 """
 
@@ -18,13 +19,17 @@ from ...shm.layout import PORT_SLOTS_MAX, QUEUES_MAX, ZONES_MAX
 from ...shm.port import SLOTS_DEFAULT, SLOTS_MIN
 from .interface import NAME_BYTES_MAX
 
-SPEC = "shm:NAME, afpacket:INTERFACE, tap:INTERFACE, pcap:FILE or nfqueue:NUMBER, with [,queues=N][,zone=Z]"
+SPEC = (
+    "shm:NAME, afpacket:INTERFACE, xdp:INTERFACE, tap:INTERFACE, pcap:FILE or nfqueue:NUMBER, with [,queues=N][,zone=Z]"
+)
 NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 FILE = re.compile(r"[^,]+")
 INTERFACE = re.compile(rf"[^\s/:,]{{1,{NAME_BYTES_MAX}}}")
 NUMBER = re.compile(r"[0-9]{1,5}")
 FANOUTS = ("addresses", "flows")
 RING_MB_MAX = 1024
+RING_MAX = 1 << 16
+"""Frames that wait for a socket of AF_XDP."""
 LENGTH_MAX = 1 << 20
 """Packets that wait in a queue of the firewall."""
 
@@ -114,6 +119,10 @@ KINDS = {
             "retire_ms": _number(1, 1_000),
             "outgoing": _switch,
         },
+    ),
+    "xdp": Kind(
+        INTERFACE,
+        COMMON | {"name": _name, "mode": _choice("copy", "zerocopy"), "ring": _number(64, RING_MAX, power=True)},
     ),
     "tap": Kind(INTERFACE, COMMON | {"name": _name}),
     "nfqueue": Kind(

@@ -20,6 +20,7 @@ KINDS = {
     PortKind.TAP: "tap",
     PortKind.PCAP: "pcap",
     PortKind.NFQUEUE: "nfqueue",
+    PortKind.XDP: "xdp",
 }
 COMMON = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bursts", "batches")
 """Counters of a queue of any kind."""
@@ -30,8 +31,12 @@ OWN = {
     PortKind.TAP: DEVICE,
     PortKind.PCAP: DEVICE,
     PortKind.NFQUEUE: DEVICE,
+    PortKind.XDP: DEVICE,
 }
-CAUSES = {PortKind.NFQUEUE: ("rx_queue_full", "rx_buffer_full", "rx_abandoned")}
+CAUSES = {
+    PortKind.NFQUEUE: ("rx_queue_full", "rx_buffer_full", "rx_abandoned"),
+    PortKind.XDP: ("rx_ring_full", "rx_fill_empty", "rx_abandoned", "tx_invalid"),
+}
 """What the packets of `rx_dropped` are, where that is known: QUEUE.causes."""
 
 

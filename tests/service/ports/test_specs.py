@@ -15,6 +15,11 @@ from zonetrack.service.ports.specs import PortSpec
         ("shm:lab,slots=64", PortSpec("shm", "lab", slots=64)),
         ("afpacket:eth0", PortSpec("afpacket", "eth0", device="eth0")),
         ("tap:t0,queues=2", PortSpec("tap", "t0", 2, device="t0")),
+        ("xdp:eth0,queues=2", PortSpec("xdp", "eth0", 2, device="eth0")),
+        (
+            "xdp:eth0,mode=zerocopy,ring=1024,name=wan",
+            PortSpec("xdp", "wan", device="eth0", more=(("mode", "zerocopy"), ("ring", 1024))),
+        ),
         ("nfqueue:5", PortSpec("nfqueue", "nfqueue5", device="5")),
         (
             "nfqueue:0,queues=4,name=host,length=100,fail_open=on,gso=off",
@@ -44,9 +49,13 @@ def test_specs_are_read(text, spec):
     ("text", "words"),
     [
         (7, "found 7"),
-        ("lab", "expected a port as shm:NAME, afpacket:INTERFACE, tap:INTERFACE, pcap:FILE or nfqueue:NUMBER"),
+        (
+            "lab",
+            "expected a port as shm:NAME, afpacket:INTERFACE, xdp:INTERFACE, tap:INTERFACE",
+        ),
         ("shm:", "found 'shm:'"),
         ("wifi:a", "found 'wifi:a'"),
+        ("xdp:eth0,mode=fast", "mode of xdp:eth0: expected one of copy, zerocopy, found 'fast'"),
         ("nfqueue:eth0", "found 'nfqueue:eth0'"),
         ("nfqueue:5,length=0", "length of nfqueue:5: expected a whole number from 1 to 1,048,576, found '0'"),
         ("shm:a,speed=1", "found 'speed=1' in 'shm:a,speed=1'; shm takes queues, zone, slots"),

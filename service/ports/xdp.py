@@ -1,0 +1,409 @@
+"""A network interface as a port whose frames the system does not see: sockets of AF_XDP (af_xdp.rst of Linux).
+
+A program in the interface's driver (service/ports/redirect) hands the frames of each rx queue to a socket, through rings and
+memory that driver, system and worker share.  Only this port has them then.  Where the driver can, the device writes into
+that memory itself (mode ``zerocopy``); else frames are copied once (``copy``).
+
+The keeper opens sockets, memory and program, and keeps them while workers come and go.  There is a socket for each rx queue,
+and one worker may send by it; workers beyond that send by packet sockets (service/ports/packet).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from ...shm.layout import DIVERTED, XSK, PortKind
+from .. import log
+from . import interface, redirect
+from .errors import PortError, because
+from .packet import PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC, SOL_PACKET, PacketPort
+
+AF_XDP, SOL_XDP = 44, 283
+MMAP_OFFSETS, RX_RING, TX_RING, UMEM_REG, FILL_RING, COMPLETION_RING, STATISTICS = range(1, 8)
+COPY, ZEROCOPY, USE_NEED_WAKEUP = 2, 4, 8
+AT_RX, AT_TX, AT_FILL, AT_COMPLETION = 0, 0x80000000, 0x100000000, 0x180000000
+"""Where the rings are mapped from: XDP_PGOFF_..., XDP_UMEM_PGOFF_..."""
+MODES = {"copy": COPY, "zerocopy": ZEROCOPY}
+RING_DEFAULT = 4096
+"""Frames that wait for their worker: at 1 M packets/s, 4 ms."""
+TX_COUNT = 1024
+HEADROOM_BYTES = 256
+"""Before each frame: XDP_PACKET_HEADROOM."""
+ETHERNET_BYTES, TAG_BYTES = 14, 4
+PLACE_BYTES = (2048, 4096)
+LENGTH_MAX = PLACE_BYTES[-1] - HEADROOM_BYTES
+RIGHTS = "the right to do that is missing: run as root, or give the program CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW"
+MAP_POPULATE = 0x8000
+LETTING_GO_S = 2.0
+"""In which the system lets go of what a closed socket had: it does so by and by."""
+_STATISTICS = struct.Struct("6Q")
+_ADDRESS = struct.Struct("HHIII")
+_libc = ctypes.CDLL(None, use_errno=True)
+_log = log.logger("port")
+
+
+class _BusyError(PortError):
+    """Somebody else has an rx queue, or had it until now."""
+
+
+class XdpPort:
+    """The sockets, rings and program of an interface."""
+
+    kind = PortKind.XDP
+
+    def __init__(
+        self,
+        device: str,
+        name: str = "",
+        queues: int = 1,
+        zone: int = 0,
+        workers: int = 1,
+        mode: str = "copy",
+        ring: int = RING_DEFAULT,
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        """Open it; or go on with what another process has opened.
+
+        Args:
+            device: the interface.
+            name: of the port; the interface's where it has none.
+            queues: rx queues of the interface, from the first on; frames of others go on to the system.
+            zone: of all packets that come from it.
+            workers: each has a place to send from.
+            mode: of MODES.
+            ring: frames of a queue that wait at most, a power of two.
+            descriptors: of another object of these values; they belong to this one from now on.
+
+        Raises:
+            PortError: it cannot be.
+        """
+        self.name, self.zone, self.device = name or device, zone, device
+        self._spec = f"xdp:{device}"
+        self.interface = interface.look(self._spec, device)
+        self._queues, self._mode, self._ring = queues, mode, ring
+        self._house = contextlib.ExitStack()
+        self._sockets: list[socket.socket] = []
+        self._maps: list[mmap.mmap] = []
+        self._others: PacketPort | None = None
+        self._place_bytes = self._place()
+        self._own = np.zeros(queues, XSK)
+        others = max(0, workers - queues)
+        try:
+            if descriptors:
+                self._take_over(descriptors, workers if others else 0)
+                return
+            self._memory_file = self._keep(os.memfd_create("zonetrack.xdp"))
+            os.ftruncate(self._memory_file, queues * self._frames_bytes)
+            self._frames = self._map_frames()
+            for index in range(queues):
+                self._sockets.append(self._open(index))
+            for index, one in enumerate(self._sockets):
+                self._map_rings(index, one)
+                self._offer_all(index)
+            self._listener = self._house.enter_context(self._promiscuous())
+            self._divert()
+            if others:
+                self._others = PacketPort(device, name, 0, zone, workers)
+                self._house.callback(self._others.unlink)
+        except BaseException:
+            self._house.close()
+            raise
+
+    def _place(self) -> int:
+        """Return the bytes of a place that the longest frame of the interface fits into."""
+        if self.interface.hardware not in (interface.ETHERNET, interface.LOOPBACK):
+            raise PortError(f"port {self._spec}: not an Ethernet interface (its type is {self.interface.hardware})")
+        longest = self.interface.mtu + ETHERNET_BYTES + TAG_BYTES + HEADROOM_BYTES
+        for size in PLACE_BYTES:
+            if longest <= size:
+                return size
+        most = LENGTH_MAX - ETHERNET_BYTES - TAG_BYTES
+        raise PortError(f"port {self._spec}: its MTU is {self.interface.mtu:,}, at most {most:,} is possible")
+
+    def _take_over(self, descriptors: Sequence[int], workers: int) -> None:
+        """Go on with what another process has made."""
+        sockets, rest = descriptors[: self._queues], descriptors[self._queues :]
+        self._sockets = [
+            self._house.enter_context(socket.socket(AF_XDP, socket.SOCK_RAW, 0, fileno=one)) for one in sockets
+        ]
+        self._memory_file, self._sockets_map, self._link = (self._keep(one) for one in rest[:3])
+        self._listener = self._house.enter_context(socket.socket(fileno=rest[3]))
+        self._frames = self._map_frames()
+        try:
+            for index, one in enumerate(self._sockets):
+                self._map_rings(index, one)
+                redirect.lead(self._sockets_map, index, one.fileno())
+        except OSError as error:
+            raise because(self._spec, "its rings, as another process made them", error) from error
+        if workers:
+            self._others = PacketPort(self.device, self.name, 0, self.zone, workers, descriptors=rest[4:])
+            self._house.callback(self._others.unlink)
+
+    def _keep(self, descriptor: int) -> int:
+        self._house.callback(os.close, descriptor)
+        return descriptor
+
+    # ------------------------------------------------------------------------------------------------ opening
+    @property
+    def _frames_bytes(self) -> int:
+        return (self._ring + TX_COUNT) * self._place_bytes
+
+    def _map_frames(self) -> np.ndarray:
+        return np.frombuffer(mmap.mmap(self._memory_file, self._queues * self._frames_bytes), "u1")
+
+    def _open(self, index: int) -> socket.socket:
+        """Return a socket for an rx queue; one that was closed just now lets go of it a little later."""
+        until_s = time.monotonic() + LETTING_GO_S
+        while True:
+            try:
+                return self._house.enter_context(self._bound(index))
+            except _BusyError as error:
+                if time.monotonic() > until_s:
+                    raise PortError(str(error)) from error
+                time.sleep(LETTING_GO_S / 100)
+
+    def _bound(self, index: int) -> socket.socket:
+        with contextlib.ExitStack() as house:
+            made = house.enter_context(contextlib.closing(self._with_rings(index)))
+            address = _ADDRESS.pack(AF_XDP, MODES[self._mode] | USE_NEED_WAKEUP, self.interface.index, index, 0)
+            if _libc.bind(made.fileno(), ctypes.create_string_buffer(address, len(address)), len(address)):
+                code = ctypes.get_errno()
+                raise self._refused(index, OSError(code, os.strerror(code)))
+            house.pop_all()
+            return made
+
+    def _with_rings(self, index: int) -> socket.socket:
+        """Return a socket with memory and rings, to which nothing comes yet."""
+        try:
+            made = socket.socket(AF_XDP, socket.SOCK_RAW, 0)
+        except OSError as error:
+            raise because(self._spec, "opening a socket of AF_XDP", error) from error
+        start = self._frames.ctypes.data + index * self._frames_bytes
+        try:
+            memory = struct.pack("QQIIII", start, self._frames_bytes, self._place_bytes, 0, 0, 0)
+            made.setsockopt(SOL_XDP, UMEM_REG, memory)
+            for option, size in (
+                (FILL_RING, self._ring),
+                (COMPLETION_RING, TX_COUNT),
+                (RX_RING, self._ring),
+                (TX_RING, TX_COUNT),
+            ):
+                made.setsockopt(SOL_XDP, option, size)
+        except OSError as error:
+            made.close()
+            if error.errno == errno.ENOBUFS:
+                raise PortError(
+                    f"port {self._spec}: {self._frames_bytes:,} bytes cannot be locked in memory: raise RLIMIT_MEMLOCK"
+                ) from error
+            raise because(self._spec, "its rings", error) from error
+        return made
+
+    def _refused(self, index: int, error: OSError) -> PortError:
+        """Return what to say of a queue that cannot be had."""
+        if error.errno == errno.EINVAL:
+            return PortError(f"port {self._spec}: {self.device} has no rx queue {index}: ask for queues={index or 1}")
+        if error.errno == errno.EOPNOTSUPP and self._mode == "zerocopy":
+            return PortError(f"port {self._spec}: the driver of {self.device} has no zero copy: say mode=copy")
+        if error.errno == errno.EBUSY:
+            return _BusyError(f"port {self._spec}: another program has rx queue {index} of {self.device}")
+        return because(self._spec, f"having rx queue {index}", error)
+
+    def _map_rings(self, index: int, of: socket.socket) -> None:
+        """Map the rings of a socket, and note where their words are."""
+        offsets = struct.unpack("16Q", of.getsockopt(SOL_XDP, MMAP_OFFSETS, 128))  # producer, consumer, entries, flags
+        own = self._own[index]
+        own["frames"] = self._frames.ctypes.data + index * self._frames_bytes
+        own["place_bytes"], own["rx_count"], own["tx_count"] = self._place_bytes, self._ring, TX_COUNT
+        for name, number, start, count, size in (
+            ("rx", 0, AT_RX, self._ring, 16),
+            ("tx", 1, AT_TX, TX_COUNT, 16),
+            ("fill", 2, AT_FILL, self._ring, 8),
+            ("sent", 3, AT_COMPLETION, TX_COUNT, 8),
+        ):
+            producer, consumer, entries, flags = offsets[4 * number : 4 * number + 4]
+            rights = mmap.PROT_READ | mmap.PROT_WRITE
+            ring = mmap.mmap(of.fileno(), entries + count * size, mmap.MAP_SHARED | MAP_POPULATE, rights, offset=start)
+            self._maps.append(ring)
+            at = np.frombuffer(ring, "u1").ctypes.data
+            for word, place in (
+                ("producer", producer),
+                ("consumer", consumer),
+                ("entries", entries),
+                ("flags", flags),
+            ):
+                if f"{name}_{word}" in (XSK.names or ()):
+                    own[f"{name}_{word}"] = at + place
+        self._measure(index, self.interface.mtu)
+
+    def _offer_all(self, index: int) -> None:
+        """Let all places to receive in be received in."""
+        entries = _words(int(self._own[index]["fill_entries"]), "u8", self._ring)
+        entries[:] = np.arange(self._ring, dtype="u8") * np.uint64(self._place_bytes)
+        _words(int(self._own[index]["fill_producer"]), "u4")[0] = self._ring
+
+    def _promiscuous(self) -> socket.socket:
+        """Return a socket while which is open the interface takes frames for other hosts, too."""
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        asked = struct.pack("iHH8x", self.interface.index, PACKET_MR_PROMISC, 0)
+        try:
+            made.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, asked)
+        except OSError as error:
+            made.close()
+            raise because(self._spec, "taking what is for other hosts", error) from error
+        return made
+
+    def _divert(self) -> None:
+        """Put the program into the interface, and the sockets into its map."""
+        doing = "loading its program"
+        try:
+            self._sockets_map = self._keep(redirect.make_map(self._queues))
+            for index, one in enumerate(self._sockets):
+                redirect.lead(self._sockets_map, index, one.fileno())
+            doing = "attaching its program"
+            self._link = self._keep(self._attach())
+        except OSError as error:
+            if redirect.is_refused(error):
+                raise PortError(f"port {self._spec}: {doing}: {RIGHTS}") from error
+            if error.errno in (errno.EBUSY, errno.EEXIST):
+                raise PortError(f"port {self._spec}: another program is attached to {self.device} already") from error
+            raise because(self._spec, doing, error) from error
+
+    def _attach(self) -> int:
+        try:
+            return redirect.attach(self.interface.index, self._sockets_map, redirect.DRIVER_MODE)
+        except OSError as error:
+            if self._mode == "zerocopy" or error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE):
+                raise
+        _log.info("port %s: its driver runs no programs; the system does, after it", self.name)
+        return redirect.attach(self.interface.index, self._sockets_map, redirect.SKB_MODE)
+
+    # ------------------------------------------------------------------------------------------------ the service's
+    @property
+    def queues(self) -> int:
+        """How many rx queues it has."""
+        return self._queues
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of frames and rings."""
+        others = self._others.total_bytes if self._others else 0
+        return self._frames.size + sum(map(len, self._maps)) + others
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its memory can be touched: nobody else has it."""
+        return True
+
+    def places(self, workers: int) -> int:
+        """Return how many places it has: one for each queue, and one for each worker at least."""
+        return max(self._queues, workers)
+
+    def descriptors(self) -> list[int]:
+        """Return what another process needs: sockets, memory, the program's map and link, and what others send by."""
+        others = self._others.descriptors() if self._others else []
+        sockets = [one.fileno() for one in self._sockets]
+        return [*sockets, self._memory_file, self._sockets_map, self._link, self._listener.fileno(), *others]
+
+    def lay(self, queue: np.void, index: int) -> None:
+        """Fill in where the rings of a place are; one beyond the queues only sends, by a packet socket."""
+        if index >= self._queues:
+            assert self._others is not None
+            queue["kind"] = PortKind.PACKET
+            self._others.lay(queue, index)
+            return
+        queue["rx"].view(DIVERTED)["rings"] = self._own[index : index + 1].ctypes.data
+        queue["rx_descriptor"] = queue["tx_descriptor"] = self._sockets[index].fileno()
+
+    def _measure(self, index: int, mtu: int) -> None:
+        self._own[index]["length_max"] = mtu + ETHERNET_BYTES
+
+    def resume(self, queue: np.void) -> None:
+        """Go on where the worker before may have died: what it had in hand is lost, and counted (kernels/port_xdp)."""
+        index = int(queue["index"])
+        if index >= self._queues:
+            assert self._others is not None
+            self._others.resume(queue)
+            return
+        own, kept = self._own[index], queue["rx"].view(DIVERTED)
+        self._resume_receiving(queue, own, kept)
+        produced = int(_words(int(own["tx_producer"]), "u4")[0])
+        sent = _words(int(own["sent_consumer"]), "u4")
+        if (produced - int(sent[0]) - int(kept["fresh"])) % 2**32 == 1:  # between R3 and R4
+            if kept["fresh"] < TX_COUNT:
+                kept["fresh"] += 1
+            else:
+                sent[0] += np.uint32(1)
+        with contextlib.suppress(OSError):
+            self._sockets[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
+
+    def _resume_receiving(self, queue: np.void, own: np.void, kept: np.void) -> None:
+        consumer, producer = (_words(int(own[name]), "u4") for name in ("rx_consumer", "fill_producer"))
+        given_back = (int(producer[0]) - self._ring) % 2**32
+        if given_back != consumer[0]:  # between R1 and R2
+            consumer[0] = given_back
+        taken = (int(kept["position"]) - given_back) % 2**32
+        if taken:
+            queue["causes"][2] += taken
+            came = _words(int(own["rx_entries"]), "u8", 2 * self._ring)[::2]
+            free = _words(int(own["fill_entries"]), "u8", self._ring)
+            for turn in range(taken):
+                start = int(came[(given_back + turn) % self._ring])
+                free[(int(producer[0]) + turn) % self._ring] = start // self._place_bytes * self._place_bytes
+            producer[0] = (int(producer[0]) + taken) % 2**32
+            consumer[0] = (given_back + taken) % 2**32
+
+    def look(self, queue: np.void) -> None:
+        """See to what only system calls tell: frames for which there was no room, errors, the MTU."""
+        index = int(queue["index"])
+        if index >= self._queues:
+            assert self._others is not None
+            self._others.look(queue)
+            return
+        of = self._sockets[index]
+        dropped, _, bad, full, starved, _ = _STATISTICS.unpack(of.getsockopt(SOL_XDP, STATISTICS, _STATISTICS.size))
+        queue["causes"][:2], queue["causes"][3] = (full, starved), bad
+        queue["rx_dropped"] = dropped + full + int(queue["causes"][2])
+        wrong = of.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if wrong:
+            _log.warning("port %s, queue %d: %s", self.name, index, os.strerror(wrong))
+        mtu = interface.mtu(self.device)
+        if mtu:
+            self._measure(index, mtu)
+
+    def about(self) -> dict[str, object]:
+        """Return what is told of it: the interface, what that leaves to its device, and how frames come."""
+        return {"device": self.device, "offloads": list(self.interface.offloads), "mode": self._mode}
+
+    def close(self) -> None:
+        """Take no more: what comes now goes on to the system."""
+        for index in range(self._queues):
+            redirect.let_go(self._sockets_map, index)
+
+    def unlink(self) -> None:
+        """Close all of it; the program goes with its link."""
+        self._house.close()
+
+    def __enter__(self) -> Self:
+        """Close it at the end of the block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.unlink()
+
+
+def _words(address: int, kind: str, count: int = 1) -> np.ndarray:
+    """Return words of memory that is mapped for as long as the port is open."""
+    block = (ctypes.c_ubyte * (count * np.dtype(kind).itemsize)).from_address(address)
+    return np.frombuffer(memoryview(block).cast("B"), kind)
