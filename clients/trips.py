@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import burst, memory
+from ..kernels import burst, memory, stages
 from ..kernels.jit import inlined, kernel
 from ..kernels.words import LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 from ..shm.layout import (
@@ -334,6 +334,8 @@ def travel(views, address, now_ms):
             for i in range(count):
                 frame = _frame_at(trip.frames + u64(i) * _FRAME)
                 frame.zone, frame.flags, frame.action = stage.zone, stage.flags, stage.action
+                if k != 0:
+                    stages.keep(views, u64(i), u64(stage.zone), _verdict_at(trip.verdicts + u64(i) * _VERDICT))
             burst.track_burst(views, trip.frames, count, now_ms, trip.verdicts)
             _judge(trip, u64(k), count)
         trip.waiting = _settle(trip, count)

@@ -75,7 +75,7 @@ def _write_label(extension, action):
 
 
 # ------------------------------------------------------------------------------------------------ a new connection
-@kernel
+@inlined
 def begin(views, action, record):
     """Write what an action asks into a record that is being made.
 
@@ -87,6 +87,14 @@ def begin(views, action, record):
     Returns:
         Reason.NONE, or EXTENSION_FULL: there is no room for its label.
     """
+    asked = action_at(action)
+    if u64(asked.mark_mask) | u64(asked.policy) == ZERO and not _has_label(action):
+        return u64(Reason.NONE)
+    return _begin(views, action, record)
+
+
+@kernel
+def _begin(views, action, record):
     memory.seldom()
     asked = action_at(action)
     entry = entries.address(views, record)
@@ -102,17 +110,23 @@ def begin(views, action, record):
 
 
 # ------------------------------------------------------------------------------------------------ one that there is
-@kernel
+@inlined
 def force(views, action, i):
     """Delete the connection that packet ``i`` of the burst answers, if the action says so.
 
     Concurrency:
         Nothing is held when called; the delete list has room.
     """
+    if u64(action_at(action).flags) & _FORCE != ZERO:
+        _force(views, i)
+
+
+@kernel
+def _force(views, i):
     memory.seldom()
     parsed = parsed_of(views, i)
     kind = u64(parsed.kind)
-    if u64(action_at(action).flags) & _FORCE == ZERO or u64(parsed.reason) != ZERO or kind == _ERROR:
+    if u64(parsed.reason) != ZERO or kind == _ERROR:
         return
     if u64(parsed.can_reply) == ZERO:
         return
@@ -131,7 +145,7 @@ def force(views, action, i):
     intents.done(views)
 
 
-@kernel
+@inlined
 def apply(views, action, verdict_address):
     """Change mark and label of the connection that a packet was found to be part of.
 
@@ -144,12 +158,18 @@ def apply(views, action, verdict_address):
     Concurrency:
         Nothing is held when called, nor after it.
     """
+    if u64(action_at(action).mark_mask) != ZERO or _has_label(action):
+        _apply(views, action, verdict_address)
+
+
+@kernel
+def _apply(views, action, verdict_address):
     memory.seldom()
     asked = action_at(action)
     verdict = verdict_at(verdict_address)
     record = u64(verdict.record)
     mark_mask, has_label = u64(asked.mark_mask), _has_label(action)
-    if record == _NO_RECORD or u64(verdict.ct_state) & _INV != ZERO or (mark_mask == ZERO and not has_label):
+    if record == _NO_RECORD or u64(verdict.ct_state) & _INV != ZERO:
         return
     entry = entries.address(views, record)
     intents.set_record(views, record, Step.CHANGE)

@@ -15,7 +15,8 @@ around the same ports.  Where a destination's ports are used up the source's are
 looks: that a tuple is free is a hint, and ``index.insert`` decides.  A free one that is kept from new connections for a
 while (kernels/quarantine) is passed over.
 
-``foresee`` has the memory fetched that the first look of a packet will read, some packets before its turn.
+``foresee`` reckons the first tuple of a packet some packets before its turn, and has the memory fetched that a look at it
+will read; ``choose`` begins with that one, and leaves it to ``index.insert`` to say whether it is free.
 
 Source: Open vSwitch's nat_get_unique_tuple, for what may be chosen and in which order; the order of ports is our own.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..shm.layout import ACTION, LINE_BYTES, Nat, Status
+from ..shm.layout import ACTION, KEY_WORDS, LINE_BYTES, LOOK, LOOK_BYTES, LOOKS_MAX, Nat, Status, offset
 from ..shm.reasons import Reason
 from . import counters, endpoints, entries, index, memory, quarantine, segments, tuples, zones
 from .endpoints import ICMP, ICMPV6, TCP, write_key
@@ -38,7 +39,8 @@ EXHAUSTED = u64(0xFFFFFFFF)
 _PROBES = u64(PROBES_MAX)
 _PER_ADDRESS = u64(PROBES_MAX // 2)
 _FORTY_EIGHT = u64(48)
-_LINE = u64(LINE_BYTES)
+_LINE, _LOOK = u64(LINE_BYTES), u64(LOOK_BYTES)
+_KEY = u64(8 * KEY_WORDS)
 _SALT = u64(0xD6E8FEB86659FD93)
 _LIKE = (u64(512), u64(600), u64(1024))
 
@@ -47,7 +49,8 @@ STEPS = np.array([251, 257, 263, 269, 271, 277, 281, 283], np.uint64)
 STEPS.setflags(write=False)
 _STEPS_MASK = u64(len(STEPS) - 1)
 
-action_at = memory.record_at(ACTION)
+action_at, look_at = memory.record_at(ACTION), memory.record_at(LOOK)
+assert offset(LOOK, "key") == 0
 
 
 @inlined
@@ -174,12 +177,16 @@ def _hashes(views, parsed, action, salt):
 
 
 @inlined
-def _write(parsed, action, address_hash, which, chosen):
-    """Write the key that the replies have with the ports ``chosen`` and the ``which``-th address of the rule."""
-    key = parsed.key
+def _write(parsed, action, address_hash, which, chosen, key):
+    """Write the key that the replies have with the ports ``chosen`` and the ``which``-th address of the rule.
+
+    Returns:
+        u64, 1 when who replies is its second endpoint.
+    """
+    own = parsed.key
     is_high = u64(parsed.high_is_source) != ZERO
-    src_high, src_low = (key[2], key[3]) if is_high else (key[0], key[1])
-    dst_high, dst_low = (key[0], key[1]) if is_high else (key[2], key[3])
+    src_high, src_low = (own[2], own[3]) if is_high else (own[0], own[1])
+    dst_high, dst_low = (own[0], own[1]) if is_high else (own[2], own[3])
     if _has_range(action):
         if u64(action.nat) & u64(Nat.SOURCE) != ZERO:
             src_high, src_low = _nth_address(action, address_hash, which)
@@ -195,9 +202,18 @@ def _write(parsed, action, address_hash, which, chosen):
         u64(parsed.zone),
         u64(parsed.protocol),
         u64(parsed.family),
-        parsed.inner_key,
+        key,
     )
-    parsed.inner_high_is_source = order & ONE
+    return order & ONE
+
+
+@inlined
+def _is_kept(views, protocol, hash_, parsed, now_ms):
+    """Return whether a tuple is kept from a packet's connection for a while, and count that."""
+    if views.quarantine == ZERO or protocol != TCP or not quarantine.holds(views, hash_, u64(parsed.hash), now_ms):
+        return False
+    counters.count(views, Reason.QUARANTINE_REFUSED)
+    return True
 
 
 @kernel
@@ -206,7 +222,7 @@ def choose(views, parsed, reply_key, action, salt, attempt, now_ms):
 
     Args:
         parsed: PARSED of the packet; ``inner_key`` and ``inner_high_is_source`` are written: the key of the replies and
-            whether who replies is its second endpoint.
+            whether who replies is its second endpoint.  When ``foreseen``, ``foresee`` has done so for this action.
         reply_key: u64, address of that ``inner_key``.
         action: ACTION, whose ``nat`` has SOURCE or DESTINATION.
         salt: u64, different for each connection, for a RANDOM search.
@@ -222,37 +238,114 @@ def choose(views, parsed, reply_key, action, salt, attempt, now_ms):
     """
     memory.apart()
     protocol = u64(parsed.protocol)
-    zone = u64(parsed.zone)
+    if u64(parsed.foreseen) != ZERO:
+        parsed.foreseen = ZERO
+        if attempt == ZERO:
+            attempt = ONE
+            if not _is_kept(views, protocol, u64(parsed.reply_hash), parsed, now_ms):
+                return attempt
+    return _search(views, parsed, reply_key, action, salt, attempt, now_ms)
+
+
+@inlined
+def _look(views, i):
+    return look_at(views.looks + i * _LOOK)
+
+
+@kernel
+def _gather(views, parsed, action, salt, attempt, most):
+    """Write the candidates of a packet that are looked at next.
+
+    Args:
+        attempt: u64, number of the first of them.
+        most: u64, how many are wanted, at most LOOKS_MAX.
+
+    Returns:
+        u64, how many; 0 behind the last.
+    """
+    memory.apart()
+    protocol = u64(parsed.protocol)
     address_hash, port_hash = _hashes(views, parsed, action, salt)
     _, src_port, dst_port = _ports_of(parsed)
-    per_address = _PROBES // _address_count(action)
-    for i in range(PROBES_MAX):
-        at = attempt + u64(i)
+    addresses = _address_count(action)
+    per_address = _PROBES // addresses
+    count = ZERO
+    at = attempt
+    for _ in range(LOOKS_MAX):
         which = at // per_address
-        if which >= _address_count(action):
-            return EXHAUSTED
+        if which >= addresses or count == most:
+            break
         chosen = _candidate(action, protocol, src_port, dst_port, port_hash, at - which * per_address)
         if chosen == EXHAUSTED:
-            attempt = (which + ONE) * per_address - u64(i) - ONE  # the next look is the first at the next address
+            at = (which + ONE) * per_address  # the next look is the first at the next address
             continue
-        _write(parsed, action, address_hash, which, chosen)
-        hash_ = tuples.hash_key(views, reply_key)
-        if index.has(views, reply_key, hash_, zone):
-            continue
-        if views.quarantine != ZERO and protocol == TCP and quarantine.holds(views, hash_, u64(parsed.hash), now_ms):
-            counters.count(views, Reason.QUARANTINE_REFUSED)
-            continue
-        parsed.reply_hash = hash_
-        return at + ONE
+        look = _look(views, count)
+        look.attempt = at
+        look.high_is_source = _write(parsed, action, address_hash, which, chosen, look.key)
+        look.hash = tuples.hash_key(views, views.looks + count * _LOOK)
+        at += ONE
+        count += ONE
+    return count
+
+
+@kernel
+def _fetch(views, zone, count):
+    """Fetch the lines where candidates would stand, then the records that have their tags.
+
+    In short loops: a prefetch whose page is not in the TLB holds up what follows it (kernels/stages).
+    """
+    memory.apart()
+    word = zones.load_word(views, zone)
+    for i in range(count):
+        look = _look(views, u64(i))
+        hash_ = u64(look.hash)
+        segment = segments.segment_of(views, word, hash_) if zones.directory_of(word) != ZERO else ZERO
+        look.line = ZERO
+        if segment != ZERO:
+            look.line = segments.home_line(views, segment - ONE, hash_)
+            memory.prefetch(u64(look.line))
+            memory.prefetch(u64(look.line) ^ _LINE)
+    for i in range(count):
+        look = _look(views, u64(i))
+        if u64(look.line) != ZERO:
+            record = index.tagged(u64(look.line), segments.tag_of(u64(look.hash)))
+            if record != ZERO:
+                memory.prefetch(entries.address(views, record - ONE))
+
+
+@kernel
+def _search(views, parsed, reply_key, action, salt, attempt, now_ms):
+    """Look for a tuple, as ``choose`` does: at one, at two, at four at once, for each waits for its memory twice."""
+    memory.apart()
+    protocol, zone = u64(parsed.protocol), u64(parsed.zone)
+    most = ONE
+    for _ in range(PROBES_MAX):
+        count = _gather(views, parsed, action, salt, attempt, most)
+        if count == ZERO:
+            break
+        _fetch(views, zone, count)
+        for i in range(count):
+            look = _look(views, u64(i))
+            line, hash_ = u64(look.line), u64(look.hash)
+            attempt = u64(look.attempt) + ONE
+            if line != ZERO and index.seems_taken(views, line, segments.tag_of(hash_)):
+                continue
+            if _is_kept(views, protocol, hash_, parsed, now_ms):
+                continue
+            memory.copy(reply_key, views.looks + u64(i) * _LOOK, _KEY)
+            parsed.inner_high_is_source = look.high_is_source
+            parsed.reply_hash = hash_
+            return attempt
+        most = min(most + most, u64(LOOKS_MAX))
     return EXHAUSTED
 
 
 @kernel
 def foresee(views, parsed, reply_key, action):
-    """Fetch the memory that the first look for a packet's tuple will read.
+    """Reckon the first tuple for a packet, unless chance has a part in it, and fetch the memory that a look at it will read.
 
     Args:
-        parsed, reply_key, action: as for ``choose``.  ``inner_key`` is written.
+        parsed, reply_key, action: as for ``choose``.
 
     Concurrency:
         Reads words of the index as hints.
@@ -264,8 +357,10 @@ def foresee(views, parsed, reply_key, action):
     word = zones.load_word(views, u64(parsed.zone))
     if chosen == EXHAUSTED or zones.directory_of(word) == ZERO:
         return
-    _write(parsed, action, address_hash, ZERO, chosen)
+    parsed.inner_high_is_source = _write(parsed, action, address_hash, ZERO, chosen, parsed.inner_key)
     hash_ = tuples.hash_key(views, reply_key)
+    parsed.reply_hash = hash_
+    parsed.foreseen = u64(u64(action.nat) & u64(Nat.RANDOM) == ZERO)
     segment = segments.segment_of(views, word, hash_)
     if segment != ZERO:
         line = segments.home_line(views, segment - ONE, hash_)

@@ -148,6 +148,8 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
         salt = record | (incarnation << THIRTY_TWO)
         reply_key = key_of(views, i, stages.ERROR)
         action = nat.action_at(bound)
+        if bound != asked:
+            parsed.foreseen = ZERO  # for what the rule asks
         reason = bindings.bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split, now_ms)
     if reason != _NONE:
         intents.set_record(views, record, Step.ALLOC)

@@ -53,9 +53,12 @@ def create(views, zone, word):
 
 
 @inlined
-def _moves(slot, bit):
-    """Return whether a slot goes to the upper half of a split: by its own hash bit, never by what stands elsewhere."""
-    return slot & bit != ZERO
+def _moved(slot, shift):
+    """Return a slot if it goes to the upper half of a split, else 0: by its own hash bit, never by what stands elsewhere.
+
+    Without branches: which half it is is as good as random, and a wrong guess costs more than a store.
+    """
+    return slot & (ZERO - ((slot >> shift) & ONE))
 
 
 @kernel
@@ -114,19 +117,17 @@ def split(views, segment, hash_, zone, word):
     new_header = segments.header_address(views, new)
     memory.release32(new_header + _DEPTH, depth + ONE)
     memory.release32(new_header + _ZONE, zone)
-    bit = ONE << (u64(63) - depth)
+    shift = u64(63) - depth
     source = segments.slots_address(views, segment)
     target = segments.slots_address(views, new)
     for i in range(SLOTS):
         slot = memory.read64(source + u64(8 * i))
-        if slot != ZERO and _moves(slot, bit):
-            memory.release64(target + u64(8 * i), slot)
+        memory.replace64(target + u64(8 * i), ZERO, _moved(slot, shift))
     _publish_split(views, zone, word, directory, hash_, depth, segment, new)
     memory.release32(header + _DEPTH, depth + ONE)
     for i in range(SLOTS):
         slot = memory.read64(source + u64(8 * i))
-        if slot != ZERO and _moves(slot, bit):
-            memory.release64(source + u64(8 * i), ZERO)  # R5
+        memory.replace64(source + u64(8 * i), slot, slot ^ _moved(slot, shift))  # R5
     memory.release32(new_header + _OWNER, _USED)
     if directory != old:
         old_owner = segments.directory_owner(views, zone_depth, old)

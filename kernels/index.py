@@ -195,13 +195,32 @@ def _has_live(views, segment, hash_, key):
 
 
 @kernel
-def has(views, key, hash_, zone):
-    """Return whether a connection seems to have a key: no lock is taken, and it may come or go meanwhile."""
-    word = zones.load_word(views, zone)  # A1
-    if zones.directory_of(word) == ZERO:
-        return False
-    segment = segments.segment_of(views, word, hash_)  # A1
-    return segment != ZERO and _has_live(views, segment - ONE, hash_, key)
+def seems_taken(views, line, tag):
+    """Return whether a connection seems to have a key of this tag in a pair of lines; the key is not compared.
+
+    No lock is taken, and it may come or go meanwhile.  Of 2**32 tags no two in a pair of lines are the same but by chance.
+    """
+    for _ in range(2):
+        matches = memory.match_line(line, tag)
+        while matches != ZERO:
+            record = (memory.acquire64(line + (memory.lowest_bit(matches) << THREE)) & LOW_32) - ONE  # A2
+            matches &= matches - ONE
+            if record < views.records[0]:
+                life = memory.acquire64(entries.address(views, record) + entries.LIFE)
+                if entries.state_of(life) == u64(Life.LIVE):
+                    return True
+        line ^= _LINE
+    return False
+
+
+@inlined
+def tagged(line, tag):
+    """Return the record + 1 that has a tag in a pair of lines, or 0: a hint, of which record to fetch."""
+    matches = memory.match_line(line, tag)
+    if matches == ZERO:
+        line ^= _LINE
+        matches = memory.match_line(line, tag)
+    return memory.read64(line + (memory.lowest_bit(matches) << THREE)) & LOW_32 if matches != ZERO else ZERO
 
 
 @inlined

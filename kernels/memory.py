@@ -10,6 +10,7 @@ where a simulation may switch to another worker, delay a store, or kill.
     read32/64       plain    contents under a lock, or a hint that is checked again
     write32/64      plain    contents under a lock or not yet published
     swap32/64       acq_rel  compare and exchange; acquire alone would let an earlier intent store sink below it
+    replace64       release  a word that only the caller may store to, whether or not it becomes another: no branch
     add64           acq_rel  add, and return what was there before
     fence_acquire   acquire  between plain loads of slots and the second look at the zone word
     fence_full      seq_cst  store a flag, then look (the idle "waiting" flag)
@@ -200,6 +201,12 @@ if JIT:
     read32, read64 = _load(4), _load(8)
     write32, write64 = _store(4), _store(8)
     swap32, swap64 = _swap(4), _swap(8)
+
+    @inlined
+    def replace64(address, before, after):
+        """Store ``after`` where ``before`` stands: what it costs to store the same is less than to ask."""
+        release64(address, after)
+
     add64 = _add(8)
     fence_acquire, fence_full = _fence("acquire"), _fence("seq_cst")
 
@@ -376,6 +383,10 @@ else:
     read32, read64 = _twin_load(4, PLAIN), _twin_load(8, PLAIN)
     write32, write64 = _twin_store(4, PLAIN), _twin_store(8, PLAIN)
     swap32, swap64 = _twin_swap(4), _twin_swap(8)
+
+    def replace64(address, before, after):
+        if before != after:
+            release64(address, after)
 
     def add64(address, value):
         before = read64(address)

@@ -68,6 +68,7 @@ from . import (
     outputs,
     ports,
     rule_cache,
+    stages,
 )
 from .classify import generation_at
 from .flow_fields import fields_at
@@ -224,6 +225,8 @@ def begin(pipe, loop, queue, count):
         passage.steps = ZERO
         passage.outputs = ZERO
         passage.reason = ZERO
+        passage.tracked_as = ZERO
+        passage.foreseen = ZERO
         verdict = loop.verdicts + u64(i) * _VERDICT
         memory.set_le64(verdict, ZERO)
         memory.set_le64(verdict + EIGHT, _NO_RECORD)
@@ -349,7 +352,9 @@ def _look_up(pipe, passage, fields, bytes_):
         passage.reason = u64(Reason.RULE_TABLES)
         return False
     passage.steps = u64(passage.steps) + ONE
-    number = rule_cache.find(pipe.cache, pipe.word, pipe.generation, u64(passage.table), fields, pipe.rows)
+    where = u64(passage.foreseen)
+    passage.foreseen = ZERO
+    number = rule_cache.find(pipe.cache, pipe.word, pipe.generation, u64(passage.table), fields, pipe.rows, where)
     if number == classify.NO_RULE:
         passage.reason = u64(Reason.RULE_MISSED)
         return False
@@ -418,15 +423,23 @@ def _goes_on(op, fields):
 
 
 @inlined
-def _gather(pipe, loop, passage, frame, op, zone, i):
-    """Put a packet among those that are tracked next; what may be translated may grow, and is taken along."""
+def _gather(views, pipe, loop, passage, frame, op, zone, i):
+    """Put a packet among those that are tracked next; what may be translated may grow, and is taken along.
+
+    What was read of one that was tracked in this place the last time, in another zone, is kept.
+    """
     k = pipe.gathered
     asked = u64(op.action)
     passage.translates = u64(asked != ZERO and u64(action_at(pipe.generation + asked).nat) != ZERO)
     if u64(passage.translates) != ZERO and u64(frame_at(frame).flags) & _IN_PLACE != ZERO:
         ports.take_along(loop, i)
-    memory.set_le64(pipe.places + (k << THREE), i)
     target = frame_at(pipe.frames + k * _FRAME)
+    place = pipe.places + (k << THREE)
+    again = u64(passage.tracked_as) == k + ONE and memory.le64(place) == i and u64(passage.hash) != ZERO
+    if again and u64(target.address) == u64(frame_at(frame).address):
+        stages.keep(views, k, zone, verdict_at(loop.verdicts + i * _VERDICT))
+    passage.tracked_as = k + ONE
+    memory.set_le64(place, i)
     memory.copy(pipe.frames + k * _FRAME, frame, _FRAME)
     target.zone = zone
     flags = u64(target.flags) & ~_COMMIT
@@ -461,7 +474,7 @@ def _take_on(views, pipe, loop, queue, i, now_s):
             zone = _zone_of(op, fields, queue)
             if not _is_known(pipe, loop, op, fields, passage, zone, i):
                 passage.stage = _TRACK
-                _gather(pipe, loop, passage, frame, op, zone, i)
+                _gather(views, pipe, loop, passage, frame, op, zone, i)
                 return
             if u64(op.commit) != ZERO and u64(op.action) != ZERO:
                 _change(views, pipe, loop, u64(op.action), fields, i)
@@ -518,6 +531,11 @@ def advance(views, pipe, loop, queue, count, now_ms):
         _absorb(views, pipe, loop)
     now_s = now_ms // MS_PER_S
     for _ in range(count + ONE):
+        for i in range(pipe.group_first, pipe.group_end):
+            passage = _passage(pipe, u64(i))
+            if u64(passage.stage) == _CLASSIFY:
+                at = pipe.fields + u64(i) * _FIELDS
+                passage.foreseen = rule_cache.foresee(pipe.cache, pipe.generation, u64(passage.table), at)
         for i in range(pipe.group_first, pipe.group_end):
             if u64(_passage(pipe, u64(i)).stage) < _TRACK:
                 _take_on(views, pipe, loop, queue, u64(i), now_s)

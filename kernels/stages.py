@@ -1,6 +1,6 @@
 """What a burst does before anything is decided: read every frame, and have memory fetched for all of them.
 
-    parse     every frame, and hash its key
+    parse     every frame, and hash its key; one that was just tracked in another zone, and kept, only the latter
     locate    its lines in the index, and fetch them
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
     fetch     the rest of a record, a few packets before its turn
@@ -16,9 +16,9 @@ core has some sixteen line fill buffers, and three lines for each of 32 packets 
 
 from __future__ import annotations
 
-from ..shm.layout import FRAME, FRAME_BYTES, LINE_BYTES, PARSED, PARSED_BYTES, PacketKind
+from ..shm.layout import FRAME, FRAME_BYTES, LINE_BYTES, PARSED, PARSED_BYTES, CtState, PacketKind
 from ..shm.reasons import Reason
-from . import entries, index, memory, packet, segments, tuples, zones
+from . import endpoints, entries, index, memory, packet, segments, tuples, zones
 from .jit import inlined
 from .words import ONE, ZERO, u64
 
@@ -32,6 +32,7 @@ _PARSED_SIZE = u64(PARSED_BYTES)
 _LINE = u64(LINE_BYTES)
 _TWO_LINES = u64(2 * LINE_BYTES)
 _NONE = u64(Reason.NONE)
+_TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
 
 frame_at = memory.record_at(FRAME)
 parsed_at = memory.record_at(PARSED)
@@ -62,14 +63,38 @@ def parse(views, frames, i):
     parsed = parsed_of(views, i)
     frame = frame_of(frames, i)
     zone = u64(frame.zone)
-    settings = zones.settings_of(views, zone)
-    packet.parse(frame, zone, settings, parsed)
+    if u64(parsed.kept) != ZERO:
+        tuples.set_zone(key_of(views, i, ZERO), zone)
+    else:
+        settings = zones.settings_of(views, zone)
+        packet.parse(frame, zone, settings, parsed)
     parsed.zone = zone
     parsed.candidate = ZERO
+    parsed.foreseen = ZERO
+    parsed.kept = ZERO
     parsed.line = ZERO
     if u64(parsed.reason) != _NONE:
         return
     parsed.hash = tuples.hash_key(views, key_of(views, i, u64(parsed.kind)))
+
+
+@inlined
+def keep(views, i, zone, verdict):
+    """Have what was read of packet ``i`` stand for the next one at its place: the same frame, to be tracked in ``zone``.
+
+    Only the caller knows that it is: not another, and no fragment.  Here it is seen that nothing of the packet was changed,
+    and that nothing of it would be read otherwise.
+
+    Args:
+        zone: u64, where it is tracked next.
+        verdict: VERDICT of it.
+    """
+    parsed = parsed_of(views, i)
+    same = zones.settings_of(views, u64(parsed.zone)) == zones.settings_of(views, zone)
+    as_it_was = u64(verdict.ct_state) & _TRANSLATED == ZERO and u64(verdict.reason) | u64(parsed.reason) == _NONE
+    # what an error quotes, and a call, belong to the zone
+    of_itself = u64(parsed.kind) != ERROR and u64(parsed.protocol) != endpoints.GRE
+    parsed.kept = u64(same and as_it_was and of_itself)
 
 
 @inlined

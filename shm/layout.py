@@ -914,9 +914,10 @@ PARSED = np.dtype(
         ("zone_word", "u8"),
         ("line", "u8"),  # address of the home line
         ("segment", "u4"),
-        ("candidate", "u4"),  # record + 1 whose tag stood in the home pair, 0 when none
         ("zone", "u4"),
-        ("reserved", "u4"),
+        ("candidate", "u4"),  # record + 1 whose tag stood in the home pair, 0 when none
+        ("foreseen", "u2"),  # 1: inner_key is the first tuple to try for the replies, and reply_hash its hash
+        ("kept", "u2"),  # 1: this is what the next packet at this place of a burst will be, but for the zone
         ("reply_hash", "u8"),  # of the tuple in inner_key that NAT chose for the replies
     ],
     align=True,
@@ -1557,6 +1558,7 @@ CACHED = np.dtype(
 """Which rule packets like one met.  Private to a process."""
 CACHED_BYTES = 80
 CACHED_MAX = 1 << 16
+CACHED_WAYS = 4
 """5 MiB for each worker, of which it has the pages that its flows have touched."""
 
 HIT = np.dtype([("packets", "u8"), ("bytes", "u8")], align=True)
@@ -1600,11 +1602,13 @@ PASSAGE = np.dtype(
         ("reason", "u4"),  # Reason why it goes no further
         ("translates", "u4"),  # 1: its last ct had it translated, as far as its connection is
         ("form", "u8"),  # which rules may have chosen its addresses; packets of one group have one
+        ("tracked_as", "u8"),  # its place + 1 among those that were tracked when it was last; 0: not yet
+        ("foreseen", "u8"),  # where its rule in `table` may be remembered (kernels/rule_cache), 0: not known
     ],
     align=True,
 )
 """How far a packet has come in the pipeline.  Private to a process."""
-PASSAGE_BYTES = 48
+PASSAGE_BYTES = 64
 
 
 class Stage(IntEnum):
@@ -1794,6 +1798,21 @@ REASSEMBLY = np.dtype(
 )
 """Where datagrams are put together.  Private to a process."""
 
+LOOK = np.dtype(
+    [
+        ("key", "u8", (KEY_WORDS,)),  # the tuple
+        ("hash", "u8"),
+        ("attempt", "u4"),  # its number among a packet's candidates
+        ("high_is_source", "u4"),  # 1: who replies is its second endpoint
+        ("line", "u8"),  # its home line in the index, 0: the zone has none
+    ],
+    align=True,
+)
+"""A tuple that NAT looks at soon.  Private to a process."""
+LOOK_BYTES = 64
+LOOKS_MAX = 16
+"""Tuples whose memory is fetched at once."""
+
 MESSAGE = np.dtype(
     [
         # of who has sent the message, and of the other end: where he is, and where the one he talks to believes him
@@ -1875,6 +1894,7 @@ VIEWS = np.dtype(
         ("expected", "u8"),  # EXPECTATION: a copy of the one that a packet matched
         ("followed", "u8"),  # ACTION: how the connection that it foretold is translated
         ("foretold", "u8"),  # EXPECTATION[FORETOLD_MAX]: those that a helper is about to make
+        ("looks", "u8"),  # LOOK[LOOKS_MAX]
         ("message", "u8"),  # MESSAGE
         ("scratch", "u8"),  # REASSEMBLY
         # memory of the service beside the table

@@ -204,6 +204,12 @@ class Queues:
         return [(self.ports[int(records["port"][one])].name, int(records["index"][one])) for one in receiving]
 
 
+def on_a_line(dtype: np.dtype, count: int) -> np.ndarray:
+    """Return zeros[count] that begin at a cache line."""
+    block = np.zeros(count * dtype.itemsize + LINE_BYTES, "u1")
+    return block[-block.ctypes.data % LINE_BYTES :][: count * dtype.itemsize].view(dtype)
+
+
 class Loop:
     """The private memory of a worker's loop; ``record`` is what ``kernels.poll`` gets."""
 
@@ -311,7 +317,7 @@ class Loop:
             "places": np.zeros(n, "u8"),
             "stamps": np.zeros(STAMPS_MAX, "u8"),
             "rows": np.zeros(DIMENSIONS_MAX, "u8"),
-            "cache": np.zeros(CACHED_MAX, CACHED),
+            "cache": on_a_line(CACHED, CACHED_MAX),
             "outlets": outlets,
             "outlet_queues": addresses,
             "touched": np.zeros(len(self.numbers) + len(self._boxes) + 1, "u8"),

@@ -20,6 +20,8 @@ from .layout import (
     FORETOLD_MAX,
     HEADER,
     LINE_BYTES,
+    LOOK_BYTES,
+    LOOKS_MAX,
     MESSAGE,
     PARSED,
     PARTICIPANT,
@@ -108,7 +110,8 @@ class Table:
         expected = candidates + 8 * BLOCK_RECORDS
         followed = expected + EXPECTATION_BYTES
         foretold = followed + ACTION_BYTES
-        message = foretold + FORETOLD_MAX * EXPECTATION_BYTES
+        looks = foretold + FORETOLD_MAX * EXPECTATION_BYTES
+        message = looks + LOOKS_MAX * LOOK_BYTES
         scratch = message + MESSAGE.itemsize
         no_events = scratch + REASSEMBLY.itemsize
         no_events += -no_events % LINE_BYTES
@@ -121,6 +124,7 @@ class Table:
         views["expected"] = block.ctypes.data + expected
         views["followed"] = block.ctypes.data + followed
         views["foretold"] = block.ctypes.data + foretold
+        views["looks"] = block.ctypes.data + looks
         views["message"] = block.ctypes.data + message
         views["scratch"] = block.ctypes.data + scratch
         views["events"] = block.ctypes.data + no_events

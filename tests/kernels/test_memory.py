@@ -128,6 +128,20 @@ def test_a_store_writes_its_bytes_and_no_more(which, name):
 
 
 @kernel
+def replace(address, before, after):
+    memory.replace64(address, before, after)
+
+
+@pytest.mark.parametrize("after", VALUES)
+def test_a_word_is_replaced_by_another_or_by_itself(after):
+    for before in (5, after):
+        array = buffer()
+        array[8:16].view("u8")[0] = before
+        replace(at(array, 8), u64(before), u64(after))
+        assert array.tobytes() == BYTES[:8] + struct.pack("<Q", after) + BYTES[16:]
+
+
+@kernel
 def le32_apart(base, offset):
     return memory.le32_from(base, offset)
 

@@ -7,7 +7,8 @@ from zonetrack.kernels import classify, rule_cache
 from zonetrack.kernels.words import u64
 from zonetrack.service import rules_compile
 from zonetrack.service.rules import Masked, Rule
-from zonetrack.shm.layout import CACHED, CACHED_MAX, DIMENSIONS_MAX
+from zonetrack.shm import queues
+from zonetrack.shm.layout import CACHED, CACHED_MAX, CACHED_WAYS, DIMENSIONS_MAX, LINE_BYTES
 
 ROWS = np.zeros(DIMENSIONS_MAX, "u8")
 
@@ -16,7 +17,7 @@ class Memory:
     """A worker's memory of rules."""
 
     def __init__(self):
-        self.cache = np.zeros(CACHED_MAX, CACHED)
+        self.cache = queues.on_a_line(CACHED, CACHED_MAX)
 
     @property
     def flows(self):
@@ -25,8 +26,11 @@ class Memory:
 
     def met(self, generation, fields, word=2, table=0):
         """Return the number of the rule that a packet meets, None when there is none."""
-        at = (self.cache.ctypes.data, word, generation.ctypes.data, table, fields.ctypes.data, ROWS.ctypes.data)
-        number = int(rule_cache.find(*map(u64, at)))
+        cache, of_table = self.cache.ctypes.data, (generation.ctypes.data, table, fields.ctypes.data)
+        numbers = set()
+        for foreseen in (0, rule_cache.foresee(*map(u64, (cache, *of_table)))):  # once as it comes, once as in a burst
+            numbers.add(int(rule_cache.find(*map(u64, (cache, word, *of_table, ROWS.ctypes.data, foreseen)))))
+        (number,) = numbers
         return None if number == int(classify.NO_RULE) else number
 
 
@@ -86,3 +90,33 @@ def test_few_rules_are_not_remembered():
     generation, memory = rules_compile.compile_rules(prefixes(4)), Memory()
     assert memory.met(generation, reference.fields({"src": 10 << 24})) == 0
     assert memory.flows == 0
+
+
+def in_one_set(generation, memory, count):
+    """Return packets whose flows have the same places."""
+    found = {}
+    for number in range(1 << 24):
+        packet = reference.fields({"src": number})
+        at = map(u64, (memory.cache.ctypes.data, generation.ctypes.data, 0, packet.ctypes.data))
+        alike = found.setdefault(int(rule_cache.foresee(*at)), [])
+        alike.append(packet)
+        if len(alike) == count:
+            return alike
+    raise AssertionError("a hash that parts all flows")
+
+
+def test_flows_that_share_their_places_have_four_and_any_more_takes_one_of_theirs():
+    hosts = [Rule(0, 100, 0, {"src": Masked((10 << 24) + i, (1 << 128) - 1)}) for i in range(40)]
+    generation, memory = rules_compile.compile_rules([*hosts, Rule(0, 1, 0, {})]), Memory()
+    # few sets make for few packets to be tried
+    packets = in_one_set(generation, memory, CACHED_WAYS + 1)
+    for packet in packets[:-1]:
+        assert memory.met(generation, packet) == 40
+    assert memory.flows == CACHED_WAYS
+    first = rule_cache.foresee(*map(u64, (memory.cache.ctypes.data, generation.ctypes.data, 0, packets[0].ctypes.data)))
+    assert (int(first) - memory.cache.ctypes.data) % LINE_BYTES == 0
+    before = memory.cache["what"].copy()
+    for packet in packets:
+        assert memory.met(generation, packet) == 40
+    assert memory.flows == CACHED_WAYS
+    assert (memory.cache["what"] != 0).tolist() == (before != 0).tolist()

@@ -72,6 +72,18 @@ def test_zone_and_protocol_are_read_from_between_ports_and_family(zone, protocol
     assert looked_at(key, key)[1:3] == (zone, protocol)
 
 
+@kernel
+def _set_zone(key, zone):
+    tuples.set_zone(key, zone)
+
+
+@pytest.mark.parametrize("zone", [0, 1, 0x1234, 0xFFFF])
+def test_a_key_in_another_zone_is_the_same_but_for_the_zone(zone):
+    key = np.array(operations.key(1, 2, 0xFFFF, 0x8001, 0xABCD, 255), "u8")
+    _set_zone(np.uint64(key.ctypes.data), np.uint64(zone))
+    assert key.tolist() == [int(word) for word in operations.key(1, 2, 0xFFFF, 0x8001, zone, 255)]
+
+
 # ------------------------------------------------------------------------------------------------ hash
 @timeless
 @given(st.lists(KEY, min_size=1, max_size=20), st.binary(min_size=32, max_size=32))
