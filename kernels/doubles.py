@@ -43,6 +43,9 @@ def other(views, parsed, key, record, seen, settings, now_ms):
     if found == index.MISS or found == index.BUSY:
         return found
     entry = entries.address(views, found)
+    if not nat.is_sent(nat.see(views, entry, key, u64(parsed.high_is_source) != ZERO)) and found != record:
+        locks.drop(entry + entries.LOCK)  # one that has the tuple since, as another's translation
+        return index.MISS
     if memory.read64(entry + entries.EXPIRY) <= now_ms and settings & _NO_EXPIRY == ZERO:
         delete_list.end(views, found, _EXPIRED)
         locks.drop(entry + entries.LOCK)

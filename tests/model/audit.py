@@ -7,6 +7,7 @@ from .words import (
     DIRECTORIES,
     LIVE,
     NEW,
+    OWN_SHIFT,
     SLOTS,
     USED,
     Entry,
@@ -14,6 +15,7 @@ from .words import (
     hash_of,
     incarnation_of,
     index_of,
+    is_far,
     keys_of,
     owner_of,
     record_of,
@@ -29,22 +31,36 @@ COUNTED_NEW = frozenset((Step.RESERVED, Step.CLEARED, Step.UNCOUNT))
 
 
 def present(table, memory, at_rest=False):
-    """Return the set of keys in the index, as bits; or a sentence that says what is broken (I1, I2)."""
+    """Return the set of keys in the index, as bits; or a sentence that says what is broken (I1, I2).
+
+    A key has one LIVE record, or two: one whose own it is, which has another for its replies, and one whose replies have
+    it and come from the far end.  From OWN_SHIFT on stand the keys that some record has as its own.
+    """
     bits = 0
+    replied = lone = 0
     for record in range(table.records):
         if state_of(memory[table.life + record]) != LIVE:
             continue
         keys = keys_of(memory[table.key + record])
         inside = 0
-        for key in keys:
+        for place, key in enumerate(keys):
             depth, offset = where(memory[table.zone + zone_of(key)])
             segment = memory[table.directory + offset + index_of(key, depth)] - 1 if offset else -1
             first = table.slot + segment * SLOTS
             if segment >= 0 and slot_word(key, record) in memory[first : first + SLOTS]:
                 inside += 1
-                if bits >> key & 1:
+                mine = OWN_SHIFT + key if place == 0 else key
+                apart = len(keys) > 1 if place == 0 else is_far(memory[table.key + record])
+                others = (bits >> (OWN_SHIFT + key) & 1) + (replied >> key & 1)
+                if others and ((bits if place == 0 else replied) >> mine & 1 or not apart or lone >> key & 1):
                     return f"key {key} has two live records in the index"
                 bits |= 1 << key
+                if place == 0:
+                    bits |= 1 << mine
+                else:
+                    replied |= 1 << key
+                if not apart:
+                    lone |= 1 << key
         if inside != len(keys):
             slots = memory[table.slot : table.slot + table.segments * SLOTS]
             detached = inside == 0 and any(slot and record_of(slot) == record for slot in slots)

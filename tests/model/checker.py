@@ -17,6 +17,7 @@ from .words import (
     LOAD,
     LOCK,
     OWN_LOAD,
+    OWN_SHIFT,
     OWN_STEP,
     OWN_STORE,
     STORE,
@@ -30,6 +31,8 @@ from .words import (
 OWN = frozenset((OWN_STORE, OWN_STEP, OWN_LOAD))
 VERBS = ("load", "store", "swap", "lock", "intent", "step", "reads intent", "begins", "ends", "learns of the death of")
 CACHE_MAX = 500_000
+JUDGED = ("find", "sent", "insert")
+"""Operations whose answer is held against what was there meanwhile."""
 NOBODY = -1
 """Node of an actor that was killed."""
 
@@ -252,9 +255,9 @@ class Search:
         elif kind == LOCK or (kind == SWAP and memory[word] == access[2]):
             value = int(kind == SWAP)
             after = memory[:word] + bytes((access[-1],)) + memory[word + 1 :]
-        elif kind == BEGIN and access[1] in ("find", "insert"):
+        elif kind == BEGIN and access[1] in JUDGED:
             keys = access[2] if isinstance(access[2], tuple) else (access[2],)
-            there = self.present(memory) >> keys[0] & 1
+            there = self.present(memory) >> _bit(access[1], keys) & 1
             ghosts = (*ghosts[:actor], (access[1], keys, there, 1 - there), *ghosts[actor + 1 :])
         fault = None
         if after is not memory:
@@ -285,7 +288,7 @@ class Search:
             if kind == "detach":  # an insert that passed its check before lands in the detached directory
                 flying = {key for g in ghosts if g and g[0] == "insert" for key in g[1]}
                 ghosts = tuple((g[0], g[1], 1, g[3]) if g and g[1][0] in flying else g for g in ghosts)
-            elif kind == "find":
+            elif kind in ("find", "sent"):
                 if answer >= 0 and not ghost[2]:
                     fault = f"find of key {what} hit, but it was absent all the time"
                 if answer < 0 and not ghost[3]:
@@ -295,7 +298,7 @@ class Search:
                     fault = f"insert of key {what[0]} adopted, but it was absent all the time"
                 if answer in self.table.never:
                     fault = f"insert of key {what[0]} answered {answer}"
-            if kind in ("find", "insert"):
+            if kind in JUDGED:
                 ghosts = (*ghosts[:actor], None, *ghosts[actor + 1 :])
             node = program.step(node, 0)
             access = program.accesses[node]
@@ -324,9 +327,14 @@ class Search:
         return f"{actor} {VERBS[kind]} {name} := {access[-1]}{'' if kind != SWAP or value else ' failed'}"
 
 
+def _bit(kind, keys):
+    """Return the bit of what is present that an operation is about: one that tells directions apart means an own key."""
+    return keys[0] + (OWN_SHIFT if kind == "sent" else 0)
+
+
 def _look(ghost, found):
     kind, keys, there, absent = ghost
-    now = found >> keys[0] & 1
+    now = found >> _bit(kind, keys) & 1
     return kind, keys, there | now, absent | (1 - now)
 
 

@@ -24,6 +24,7 @@ from .words import (
     Step,
     hash_of,
     incarnation_of,
+    is_far,
     key_word,
     keys_of,
     life,
@@ -169,7 +170,7 @@ def lock(table, me, segments):
         yield LOCK, table.segment_lock + segment, me
 
 
-def new_record(table, me, keys):
+def new_record(table, me, keys, far=False):
     """Take a free record and write its keys; -1 when there is none."""
     for record in range(table.records):
         word = yield LOAD, table.life + record
@@ -180,12 +181,12 @@ def new_record(table, me, keys):
             if taken:
                 if "alloc_resets_lock" in table.flaws:
                     yield STORE, table.record_lock + record, 0
-                    yield STORE, table.key + record, key_word(keys)
+                    yield STORE, table.key + record, key_word(keys, far)
                 elif "key_then_state" in table.flaws:
-                    yield STORE, table.key + record, key_word(keys)
+                    yield STORE, table.key + record, key_word(keys, far)
                 else:
                     yield LOCK, table.record_lock + record, me
-                    yield STORE, table.key + record, key_word(keys)
+                    yield STORE, table.key + record, key_word(keys, far)
                     yield STORE, table.record_lock + record, 0
                 if table.hints:
                     yield STORE, table.expiry + record, 3
@@ -224,12 +225,12 @@ def _attempt(table, me, keys, record):
             return "limit", 0
     place = ()
     for j in range(len(keys)):
-        free, other = yield from _scan(table, own[j], keys[j], place)
-        if other >= 0:
+        free, other, stands = yield from _scan(table, own[j], keys[j], place, j == 0)
+        if other >= 0 or (stands and len(keys) == 1 and "double_of_one_key" not in table.flaws):
             yield from unlock(table, segments)
             if "reserve_first" in table.flaws:
                 yield from add(table, me, zone, DOWN)
-            return ("exists" if j == 0 else "clash"), other
+            return ("exists" if j == 0 and other >= 0 else "clash"), other
         if free < 0:
             good = yield from split(table, me, own[j], keys[j], word)
             yield from unlock(table, segments)
@@ -245,9 +246,15 @@ def _attempt(table, me, keys, record):
     return "made", record
 
 
-def _scan(table, segment, key, taken):
-    """Look through a locked segment for a free slot and for a LIVE record with ``key``."""
+def _scan(table, segment, key, taken, own):
+    """Look through a locked segment for a free slot and for a LIVE record with ``key``.
+
+    Returns:
+        The slot, the record that is in the way, -1 for none; and whether one stands there beside which there may be one
+        that has the key as its own, as ``own`` says this one has, and another for its replies.
+    """
     free = -1
+    stands = False
     for i in range(SLOTS):
         place = segment * SLOTS + i
         slot = yield LOAD, table.slot + place
@@ -260,8 +267,11 @@ def _scan(table, segment, key, taken):
             if key in keys_of(packed):
                 word = yield LOAD, table.life + other
                 if state_of(word) == LIVE or "dup_adopts_dead" in table.flaws:
-                    return free, other
-    return free, -1
+                    beside = own or "double_of_replies" in table.flaws
+                    if not beside or keys_of(packed)[0] == key or not is_far(packed):
+                        return free, other, stands
+                    stands = True
+    return free, -1, stands
 
 
 def _publish(table, me, keys, record, place):
@@ -283,7 +293,7 @@ def _attempt_apart(table, me, keys, record):
         word = yield LOAD, table.zone + zone_of(key)
         segment = yield from entry(table, word, key)
         yield LOCK, table.segment_lock + segment, me
-        free, other = yield from _scan(table, segment, key, ())
+        free, other, _ = yield from _scan(table, segment, key, (), False)
         if other >= 0:
             yield STORE, table.segment_lock + segment, 0
             if place >= 0:
@@ -320,14 +330,17 @@ def _give_up(table, record):
     yield STORE, table.life + record, life(FREE, 0, incarnation_of(word))
 
 
-def insert(table, me, keys, early=-1):
+def insert(table, me, keys, early=-1, far=False):
     """Insert; on a limit delete key ``early`` and try once more.
+
+    Args:
+        far: whether replies come from the far end of their key.
 
     Returns:
         made, exists (adopted), clash, limit or full.
     """
     yield BEGIN, "insert", keys
-    record = yield from new_record(table, me, keys)
+    record = yield from new_record(table, me, keys, far)
     what = "full" if record < 0 else "again"
     if table.credits and record >= 0:
         zone = yield OWN_LOAD, table.intent(me, "credit_zone")
@@ -348,7 +361,7 @@ def insert(table, me, keys, early=-1):
             yield OWN_STEP, table.intent(me, "step"), step_word(Step.ALLOC)
             yield from _give_up(table, record)  # one intent at a time: give back, evict, begin again
             yield from delete(table, me, early)
-            record = yield from new_record(table, me, keys)
+            record = yield from new_record(table, me, keys, far)
             what = "full" if record < 0 else "again"
     if what != "made" and record >= 0:
         yield from _give_up(table, record)

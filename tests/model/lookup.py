@@ -17,6 +17,7 @@ from .words import (
     hash_of,
     incarnation_of,
     index_of,
+    is_far,
     keys_of,
     life,
     record_of,
@@ -100,6 +101,50 @@ def find(table, me, key):
         yield STORE, table.record_lock + record, 0
     yield OWN_STEP, table.intent(me, "step"), step_word(Step.NONE)
     return record
+
+
+def find_sent(table, me, key):
+    """A packet that the near end has sent, as it was sent: of the record whose own key it has, not of one whose replies do.
+
+    Found as one that was translated, it is looked up once more, for the other record of its key (kernels/doubles).
+    """
+    yield BEGIN, "sent", key
+    record = AGAIN
+    while record == AGAIN:
+        record = yield from find_once(table, me, key)
+        if record >= 0 and "no_doubles" not in table.flaws:
+            packed = yield LOAD, table.key + record
+            if keys_of(packed)[0] != key and is_far(packed):
+                yield STORE, table.record_lock + record, 0
+                record = yield from _find_other(table, me, key, record)
+    yield END, "sent", key, record
+    if record >= 0:
+        yield STORE, table.record_lock + record, 0
+    yield OWN_STEP, table.intent(me, "step"), step_word(Step.NONE)
+
+
+def _find_other(table, me, key, known):
+    """Look once for a record, not ``known``, that has ``key`` as its own."""
+    word = yield LOAD, table.zone + zone_of(key)
+    if not where(word)[1]:
+        return MISS
+    segment = yield from entry(table, word, key)
+    if segment < 0:
+        return AGAIN
+    for i in range(SLOTS):
+        slot = yield LOAD, table.slot + segment * SLOTS + i
+        record = record_of(slot) if slot and tag_of(slot) == hash_of(key) else known
+        if record != known:
+            keys = yield LOAD, table.key + record
+            if key in keys_of(keys):
+                good = yield from lock_and_check(table, me, record, key)
+                if good:
+                    packed = yield LOAD, table.key + record
+                    if keys_of(packed)[0] == key:
+                        return record
+                    yield STORE, table.record_lock + record, 0
+    word_again = yield LOAD, table.zone + zone_of(key)
+    return MISS if word_again == word else AGAIN
 
 
 def update(table, me, key, shorter):

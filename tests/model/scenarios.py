@@ -8,7 +8,7 @@ from .delete_list import delete_later, drain, lookup_later, sweep_list
 from .deletion import delete, lookup, sweep
 from .flush import flush
 from .insert import insert
-from .lookup import find, reopen, update
+from .lookup import find, find_sent, reopen, update
 from .shrink import shrink
 
 
@@ -35,6 +35,16 @@ def find_(key):
 def insert_(*keys):
     """Insert one connection with one or two keys."""
     return do(insert, keys)
+
+
+def far_(*keys):
+    """Insert one whose replies come from the far end of their key."""
+    return do(insert, keys, -1, True)
+
+
+def sent_(key):
+    """Find whom a packet is of that the near end has sent."""
+    return do(find_sent, key)
 
 
 def delete_(key):
@@ -97,6 +107,19 @@ TWO_KEYS = {
     "nat-half": Scenario((insert_(2, 3), insert_(3), find_(3)), puts(0), THREE, wide=1),
     "nat-flip": Scenario((insert_(2, 3), insert_(5, 2), insert_(3, 5)), (), THREE, wide=1),
     "nat-plain": Scenario((insert_(0, 3), insert_(3), delete_(3)), (), THREE, wide=1),
+}
+
+DOUBLES = {
+    # 3 is what 2 is translated to, and what another connection, answered by 0, has as its own
+    "double": Scenario((insert_(3, 0), sent_(3)), (far_(2, 3),), THREE, wide=1),
+    "double-clash": Scenario((far_(2, 3), far_(0, 3)), (), THREE, wide=1),
+    "double-race": Scenario((far_(2, 3), insert_(3, 0), sent_(3)), (), THREE, wide=1),
+    "double-same": Scenario((insert_(3, 0), insert_(3, 1)), (far_(2, 3),), FOUR, wide=1),
+    "double-bare": Scenario((insert_(3), sent_(3)), (far_(2, 3),), THREE, wide=1),
+    "double-like": Scenario((insert_(3, 0), find_(3)), (insert_(2, 3),), THREE | {"never": ("made", "clash")}, wide=1),
+    "double-delete": Scenario((delete_(2), sent_(3), insert_(3, 1)), (far_(2, 3), insert_(3, 0)), FOUR, wide=1),
+    "double-again": Scenario((one_by_one(delete_(2), far_(5, 3)), sent_(3)), (far_(2, 3), insert_(3, 0)), FOUR, wide=1),
+    "double-flush": Scenario((do(flush, 0), insert_(3, 0), sent_(3)), (far_(2, 3),), FIRST | THREE, wide=1),
 }
 
 FLUSHING = {
@@ -286,6 +309,13 @@ KILLED = {
     ),
 }
 
+KILLED |= {
+    "kill-double": Scenario((insert_(3, 0), one_by_one(sent_(3), insert_(3, 1))), (far_(2, 3),), FOUR, 1, kill=1),
+    "kill-double-delete": Scenario(
+        (delete_(2), one_by_one(sent_(3), delete_(0))), (far_(2, 3), insert_(3, 0)), THREE, 1, kill=1
+    ),
+}
+
 KILLED_TWICE = {
     name.replace("kill-", "kill2-"): Scenario(
         KILLED[name].actors, KILLED[name].setup, KILLED[name].table, KILLED[name].wide, kill=1, twice=True
@@ -326,9 +356,8 @@ KILLED_TWICE = {
     ),
 }
 
-SCENARIOS = (
-    FINDING | SPLITTING | TWO_KEYS | FLUSHING | COUNTING | SWEEPING | BATCHES | SHRINKING | KILLED | KILLED_TWICE
-)
+SHARED = FINDING | SPLITTING | TWO_KEYS | DOUBLES | FLUSHING | COUNTING | SWEEPING | BATCHES | SHRINKING
+SCENARIOS = SHARED | KILLED | KILLED_TWICE
 
 FLAWS = {
     # a cure that is switched off: the scenario in which that shows
@@ -347,6 +376,9 @@ FLAWS = {
     "atomic_count": "kill-insert",
     "reserve_first": "limit-dup",
     "nat_apart": "nat-half",
+    "no_doubles": "double-bare",
+    "double_of_one_key": "double-bare",
+    "double_of_replies": "double-clash",
     "split_intent_early": "kill-split-flush",
     "split_back": "kill-deep",
     "cursor_apart": "kill-flush-del",
@@ -372,6 +404,7 @@ LARGE = frozenset(
         "deep",
         "deep-two",
         "nat-flip",
+        "double-flush",
         "flush-find",
         "flush-delete",
         "flush-split",

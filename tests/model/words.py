@@ -25,6 +25,10 @@ USED = 9
 KEYS = ((0, 0), (0, 0), (0, 1), (0, 2), (1, 0), (0, 3))
 """Zone and hash (two bits) of each key: 0 and 1 share all bits, 2 differs in the second, 3 and 5 in the first, 4 is of
 another zone."""
+FAR = 64
+"""In a key word: who replies by the second key is at its far end, so that another connection may have it as its own."""
+OWN_SHIFT = 8
+"""Of the keys in the index: from this bit on, those that are there as somebody's own."""
 DIRECTORIES = {1: (1, 2), 2: (3, 5)}
 """The pool of directories: offsets of two with one entry and two with two (or, in wide tables, one of four at 3)."""
 DIRECTORY_WORDS = 7
@@ -252,9 +256,15 @@ def index_of(key, depth):
 
 def keys_of(word):
     """Return the keys in a record's key word: one, or original and reply."""
-    return (word % 8 - 1,) + ((word // 8 - 1,) if word // 8 else ())
+    reply = word // 8 % 8
+    return (word % 8 - 1,) + ((reply - 1,) if reply else ())
 
 
-def key_word(keys):
+def is_far(word):
+    """Return whether the replies of a key word come from the far end; openers send from the near one."""
+    return word >= FAR
+
+
+def key_word(keys, far=False):
     """Return the word that holds one or two keys."""
-    return keys[0] + 1 + ((keys[1] + 1) * 8 if len(keys) > 1 else 0)
+    return keys[0] + 1 + ((keys[1] + 1) * 8 if len(keys) > 1 else 0) + (FAR if far else 0)
