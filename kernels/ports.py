@@ -3,6 +3,7 @@
     kind      rx_burst                         release                     put                      tx_burst
     SHM       copies out of a client's ring    nothing: they are copies    into the ring back       moves its cursor, wakes
     PACKET    walks a block, in place          gives the block back        into a ring, by copy     one system call
+    FRAMES    walks a ring, in place           gives the places back       as PACKET                as PACKET
     TAP       reads, a call each               nothing: they are copies    writes it                nothing is left to do
     PCAP      walks an index, in place          nothing                     into a buffer            one system call
     NFQUEUE   receives messages                nothing: they are copies    not possible             one system call
@@ -29,14 +30,14 @@ from ..shm.layout import (
     PortKind,
 )
 from ..shm.reasons import Reason
-from . import memory, port_nfqueue, port_packet, port_pcap, port_shm, port_tap, port_xdp, ring, sizes
+from . import memory, port_frames, port_nfqueue, port_packet, port_pcap, port_shm, port_tap, port_xdp, ring, sizes
 from .jit import inlined, kernel
 from .words import ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
 
-_SHM, _PACKET, _TAP, _PCAP, _NFQUEUE, _XDP = (u64(kind) for kind in PortKind)
+_SHM, _PACKET, _TAP, _PCAP, _NFQUEUE, _XDP, _FRAMES = (u64(kind) for kind in PortKind)
 _FRAME, _DESCRIPTOR, _SLOT = u64(FRAME_BYTES), u64(DESCRIPTOR_BYTES), u64(FRAME_SLOT_BYTES)
 _NO_TAG = u64(NO_TAG)
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
@@ -63,6 +64,8 @@ def _is_other_ready(address, kind):
         return port_nfqueue.is_ready(address)
     if kind == _XDP:
         return port_xdp.is_ready(address)
+    if kind == _FRAMES:
+        return port_frames.is_ready(address)
     return port_pcap.is_ready(address)
 
 
@@ -91,6 +94,8 @@ def rx_burst(loop, address):
         return port_nfqueue.rx_burst(loop, address)
     if kind == _XDP:
         return port_xdp.rx_burst(loop, address)
+    if kind == _FRAMES:
+        return port_frames.rx_burst(loop, address)
     return port_pcap.rx_burst(loop, address)
 
 
@@ -102,6 +107,8 @@ def release(address):
         port_packet.release(address)
     elif kind == _XDP:
         port_xdp.release(address)
+    elif kind == _FRAMES:
+        port_frames.release(address)
 
 
 @inlined
@@ -119,7 +126,7 @@ def put(address, frame, verdict):
     kind = u64(queue_at(address).kind)
     if kind == _SHM:
         return port_shm.put(address, frame, verdict)
-    if kind == _PACKET:
+    if kind == _PACKET or kind == _FRAMES:
         return port_packet.put(address, frame)
     if kind == _TAP:
         return port_tap.put(address, frame)
@@ -143,7 +150,7 @@ def tx_burst(address):
         return
     if kind == _SHM:
         port_shm.tx_burst(address)
-    elif kind == _PACKET:
+    elif kind == _PACKET or kind == _FRAMES:
         port_packet.tx_burst(address)
     elif kind == _PCAP:
         port_pcap.tx_burst(address)

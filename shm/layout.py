@@ -1181,6 +1181,7 @@ class PortKind(IntEnum):
     PCAP = 3  # capture files
     NFQUEUE = 4  # the firewall of the host, which asks what shall become of its packets
     XDP = 5  # a network interface, by sockets that its driver hands frames to
+    FRAMES = 6  # a network interface, by packet sockets that hand over each frame by itself
 
 
 CAUSES = 4
@@ -1248,6 +1249,19 @@ BLOCKS = np.dtype(
     align=True,
 )
 """What a worker knows of a ring of TPACKET_V3: QUEUE.rx of a port of kind PACKET."""
+
+FRAMES = np.dtype(
+    [
+        ("frames", "u8"),  # address of the first place
+        ("frame_bytes", "u8"),  # of a place
+        ("count", "u8"),  # a power of two
+        ("position", "u8"),  # frames taken since the ring was made
+        ("returned", "u8"),  # places given back
+        ("reserved", "u8", (3,)),
+    ],
+    align=True,
+)
+"""What a worker knows of a ring of TPACKET_V2: QUEUE.rx of a port of kind FRAMES."""
 
 PLACES = np.dtype(
     [
@@ -2017,7 +2031,7 @@ assert DATAGRAM.itemsize == DATAGRAM_BYTES and FRAGMENT.itemsize == FRAGMENT_BYT
 assert RING.itemsize == RING_BYTES and DESCRIPTOR.itemsize == DESCRIPTOR_BYTES
 assert WAITING.itemsize == WAITING_BYTES
 assert END.itemsize == BLOCKS.itemsize == PLACES.itemsize == QUEUED.itemsize == END_BYTES
-assert QUEUE.itemsize == QUEUE_BYTES and DIVERTED.itemsize == END_BYTES
+assert QUEUE.itemsize == QUEUE_BYTES and DIVERTED.itemsize == FRAMES.itemsize == END_BYTES
 assert all(_no_implicit_padding(one) for one in (QUEUED, DIVERTED, XSK))
 assert POLLED.itemsize == POLLED_BYTES and all(_no_implicit_padding(one) for one in (QUEUE, BLOCKS, PLACES, POLL))
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES

@@ -67,7 +67,7 @@ SPINS_MAX = 500
 SLEEP_MS = 10
 SLEEP_MS_DEAF = 1
 """The longest sleep of a worker that cannot sleep on all its queues: words of too many rings, or of rings and devices."""
-SLEPT_ON = (PortKind.PACKET, PortKind.TAP, PortKind.NFQUEUE, PortKind.XDP)
+SLEPT_ON = (PortKind.PACKET, PortKind.TAP, PortKind.NFQUEUE, PortKind.XDP, PortKind.FRAMES)
 """Kinds of ports whose descriptors say when there is something."""
 _POLLIN = 1
 _FUTEX_32 = 2  # FUTEX2_SIZE_U32, shared between processes

@@ -14,6 +14,7 @@ from . import torn
 from .nfqueue import NfqueuePort
 from .packet import PacketPort
 from .pcap import PcapPort
+from .prompt import PromptPort
 from .specs import PortSpec
 from .tap import TapPort
 from .xdp import XdpPort
@@ -66,9 +67,9 @@ def _open_device(spec: PortSpec, workers: int, descriptors: Sequence[int] = ()) 
         return XdpPort(
             spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **dict(spec.more)
         )
-    return PacketPort(
-        spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **dict(spec.more)
-    )
+    more = dict(spec.more)
+    of_kind = PromptPort if more.pop("latency", "normal") == "low" else PacketPort
+    return of_kind(spec.device, spec.name, spec.queues, spec.zone, workers, descriptors=descriptors, **more)
 
 
 def resume_ports(config: Config, descriptors: Callable[[str], Sequence[int]]) -> Iterator[Opened]:

@@ -51,7 +51,9 @@ SEND_BUFFER_BYTES = 1 << 24
 FANOUTS = {"addresses": FANOUT_CBPF, "flows": FANOUT_HASH}
 """How packets are dealt out: by their addresses; or by addresses and ports, which spreads them more, and apart from
 fragments and errors that belong to them."""
-_PLACES, _STATISTICS = struct.Struct("4I"), struct.Struct("3I")
+STATISTICS_BYTES = 12
+"""Of a ring of TPACKET_V3; of one of TPACKET_V2 there are the first eight."""
+_PLACES, _STATISTICS = struct.Struct("4I"), struct.Struct("2I")
 _log = log.logger("port")
 
 
@@ -164,11 +166,9 @@ class PacketPort:
         of = self._socket()
         size = self._blocks_count * BLOCK_BYTES
         try:
-            of.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V3)
+            version, ring = self._ring(retire_ms)
+            of.setsockopt(SOL_PACKET, PACKET_VERSION, version)
             of.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, int(not outgoing))
-            frame_bytes = PLACE_BYTES_MIN
-            frames = BLOCK_BYTES // frame_bytes * self._blocks_count
-            ring = struct.pack("7I", BLOCK_BYTES, self._blocks_count, frame_bytes, frames, retire_ms, 0, 0)
             of.setsockopt(SOL_PACKET, PACKET_RX_RING, ring)
             self._map(of, size)
             of.bind((self.device, ETH_P_ALL))
@@ -177,6 +177,12 @@ class PacketPort:
         except OSError as error:
             raise because(self._spec, f"a ring of {size:,} bytes to receive in", error) from error
         return of
+
+    def _ring(self, retire_ms: int) -> tuple[int, bytes]:
+        """Return the version of the rings to receive in, and how one is asked for."""
+        frame_bytes = PLACE_BYTES_MIN
+        frames = BLOCK_BYTES // frame_bytes * self._blocks_count
+        return TPACKET_V3, struct.pack("7I", BLOCK_BYTES, self._blocks_count, frame_bytes, frames, retire_ms, 0, 0)
 
     def _join(self, mode: int) -> None:
         """Make a group of the sockets that receive."""
@@ -259,11 +265,14 @@ class PacketPort:
         """Go on where the worker before may have died: see service/ports/packet_rings."""
         index = int(queue["index"])
         if index < self._queues:
-            packet_rings.resume_receiving(queue["rx"].view(BLOCKS), np.frombuffer(self._memory[index], "u1"))
+            self._resume_receiving(queue, np.frombuffer(self._memory[index], "u1"))
         memory = np.frombuffer(self._memory[self._queues + index], "u1")
         packet_rings.resume_sending(queue["tx"].view(PLACES), memory)
         with contextlib.suppress(OSError):
             self._tx[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
+
+    def _resume_receiving(self, queue: np.void, memory: np.ndarray) -> None:
+        packet_rings.resume_receiving(queue["rx"].view(BLOCKS), memory)
 
     def look(self, queue: np.void) -> None:
         """See to what only system calls tell: packets for which the ring had no room, errors, the MTU."""
@@ -271,7 +280,7 @@ class PacketPort:
         wrong = self._tx[index].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if index < self._queues:
             of = self._rx[index]
-            _, dropped, _ = _STATISTICS.unpack(of.getsockopt(SOL_PACKET, PACKET_STATISTICS, _STATISTICS.size))
+            _, dropped = _STATISTICS.unpack_from(of.getsockopt(SOL_PACKET, PACKET_STATISTICS, STATISTICS_BYTES))
             queue["rx_dropped"] += dropped
             wrong = of.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or wrong
         if wrong:

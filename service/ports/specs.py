@@ -1,7 +1,8 @@
 """SPEC: how a port is written, ``afpacket:eth0,queues=4,zone=7``, and what each kind of port takes.
 
 shm:NAME[,queues=N][,zone=Z][,slots=N]
-afpacket:INTERFACE[,queues=N][,zone=Z][,fanout=addresses|flows][,ring_mb=N][,retire_ms=N][,outgoing=on][,name=NAME]
+afpacket:INTERFACE[,queues=N][,zone=Z][,fanout=addresses|flows][,ring_mb=N][,retire_ms=N][,latency=low][,outgoing=on]
+    [,name=NAME]
 tap:INTERFACE[,queues=N][,zone=Z][,name=NAME]
 pcap:FILE[,out=FILE][,zone=Z][,name=NAME]
 xdp:INTERFACE[,queues=N][,zone=Z][,mode=copy|zerocopy][,ring=N][,name=NAME]
@@ -117,6 +118,7 @@ KINDS = {
             "fanout": _choice(*FANOUTS),
             "ring_mb": _number(1, RING_MB_MAX, power=True),
             "retire_ms": _number(1, 1_000),
+            "latency": _choice("normal", "low"),
             "outgoing": _switch,
         },
     ),

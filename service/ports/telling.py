@@ -21,6 +21,7 @@ KINDS = {
     PortKind.PCAP: "pcap",
     PortKind.NFQUEUE: "nfqueue",
     PortKind.XDP: "xdp",
+    PortKind.FRAMES: "afpacket",
 }
 COMMON = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_full", "bursts", "batches")
 """Counters of a queue of any kind."""
@@ -32,6 +33,7 @@ OWN = {
     PortKind.PCAP: DEVICE,
     PortKind.NFQUEUE: DEVICE,
     PortKind.XDP: DEVICE,
+    PortKind.FRAMES: DEVICE,
 }
 CAUSES = {
     PortKind.NFQUEUE: ("rx_queue_full", "rx_buffer_full", "rx_abandoned"),

@@ -15,6 +15,7 @@ from zonetrack.service.ports.specs import PortSpec
         ("shm:lab,slots=64", PortSpec("shm", "lab", slots=64)),
         ("afpacket:eth0", PortSpec("afpacket", "eth0", device="eth0")),
         ("tap:t0,queues=2", PortSpec("tap", "t0", 2, device="t0")),
+        ("afpacket:eth0,latency=low", PortSpec("afpacket", "eth0", device="eth0", more=(("latency", "low"),))),
         ("xdp:eth0,queues=2", PortSpec("xdp", "eth0", 2, device="eth0")),
         (
             "xdp:eth0,mode=zerocopy,ring=1024,name=wan",
