@@ -74,6 +74,10 @@ QUEUE_COUNTS = {
     "tx_full": "Packets dropped since the client left no room, by port.",
     "bad_slots": "Descriptors that cannot be, by port.",
     "bad_lengths": "Lengths that cannot be, by port.",
+    "rx_dropped": "Packets lost on their way in, for which there was no room, by port.",
+    "rx_truncated": "Packets of which only the beginning came, by port.",
+    "tx_too_long": "Frames that are longer than the other side takes, by port.",
+    "tx_failed": "Times that the system would not send, by port.",
 }
 
 

@@ -103,11 +103,12 @@ def test_workers_and_control(table):
 
 
 def test_queues_of_a_port_are_added_up_and_further_ports_are_other(table):
-    ports = [port(f"p{number}", rx_packets=number) for number in range(PORTS_MAX + 2)]
+    ports = [port(f"p{number}", rx_packets=number, rx_dropped=7) for number in range(PORTS_MAX + 2)]
     found = values(made(table, ports=ports))
     assert found["zonetrack_port_rx_packets_total", ("port", "p3")] == 6
     assert found["zonetrack_port_rx_packets_total", ("port", OTHER)] == 2 * (PORTS_MAX + PORTS_MAX + 1)
     assert found["zonetrack_port_tx_full_total", ("port", "p3")] == 0
+    assert found["zonetrack_port_rx_dropped_total", ("port", "p3")] == 14
 
 
 def test_a_thousand_zones_make_as_many_series_and_no_more(table):
