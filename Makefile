@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults gateway bench docs clean
+.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults gateway bench docs site clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
 PLAYED := --instance play --socket $(MADE)/play.sock
@@ -134,7 +134,12 @@ docs: $(READY)
 	$(BIN)/python -m zonetrack.service.ovs_page > docs/ovs-states.md
 	$(BIN)/python -m zonetrack.service.sctp_page > docs/sctp-states.md
 	$(BIN)/python -m zonetrack.service.service_page > docs/service.md
+	$(BIN)/python -m zonetrack.clients.commands_page > docs/commands.md
 	$(BIN)/python -m zonetrack.clients.benchmarks docs/benchmarks/history.jsonl > docs/benchmarks.md
+
+# docs as a site, to be read from disk or by any web server: .make/site/index.html
+site: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) $(MADE) build dist *.egg-info

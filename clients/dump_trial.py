@@ -75,7 +75,8 @@ def send(plan: DumpPlan, table: Table, note: np.recarray, stream: np.record, mee
     driver = Driver(table, plan.seed, plan.burst, stream)
     answered.fill(driver, plan.connections)
     meet()
-    answered.until("the rounds begin", lambda: note["begun"][0] or note["over"][0])
+    while not (note["begun"][0] or note["over"][0]):
+        time.sleep(answered.PAUSE_S)
     answered.stay_on(min(os.sched_getaffinity(0)))
     driver.sender.set(budget=BUDGET_PACKETS)
     draw = draws(plan, 0)

@@ -2,13 +2,14 @@
 
     python -m zonetrack.clients.manual DIRECTORY
 
-writes below it, as ``share`` of a Unix system has them: ``man/man1``, ``bash-completion``, ``zsh/site-functions`` and
-``fish/vendor_completions.d``.
+writes below it, as ``share`` of a Unix system has them: ``man/man1``, ``man/man5``, ``bash-completion``,
+``zsh/site-functions`` and ``fish/vendor_completions.d``.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
 import time
@@ -19,11 +20,13 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from ..service.config import FILE_DEFAULT, KEYS, plain
 from . import cli, examples
 from .errors import Exit
 
 NAME = "zonetrack"
-SECTION = 1
+SECTION, FILES_SECTION = 1, 5
+CONFIGURATION = f"{NAME}.toml"
 COMPLETIONS = {
     "bash": f"bash-completion/completions/{NAME}",
     "zsh": f"zsh/site-functions/_{NAME}",
@@ -65,7 +68,7 @@ def page(path: str, command: click.Command) -> str:
 def _lines(path: str, command: click.Command) -> Iterator[str]:
     called = "-".join([NAME, *path.split()])
     context = click.Context(command, info_name=" ".join([NAME, *path.split()]))
-    yield f'.TH {called.upper()} {SECTION} "{time.strftime("%Y-%m-%d", time.gmtime(_built()))}" "{NAME} {version(NAME)}"'
+    yield _title(called, SECTION)
     yield ".ad l"
     yield ".SH NAME"
     yield roff(f"{called} - {_first(command)}")
@@ -100,15 +103,57 @@ def _lines(path: str, command: click.Command) -> Iterator[str]:
         for variable, says in VARIABLES.items():
             yield from _term(variable, says)
         yield ".SH FILES"
-        yield from _term(
-            "/etc/zonetrack/zonetrack.toml", "The configuration; `zonetrack serve --check-config` shows it."
-        )
+        yield from _term(str(FILE_DEFAULT), f"The configuration, {CONFIGURATION}({FILES_SECTION}).")
         yield from _term("/run/zonetrack/INSTANCE.sock", "The control socket, where root starts the service.")
         yield from _term("/dev/shm/zonetrack.INSTANCE.*", "The table; it outlives the service.")
     yield ".SH SEE ALSO"
     others = [NAME] if path else [f"{NAME}\\-{name}" for name in cli.COMMANDS]
-    for place, one in enumerate(others):
-        yield f".BR {one} ({SECTION}){',' if place < len(others) - 1 else ''}"
+    for one in others:
+        yield f".BR {one} ({SECTION}),"
+    yield f".BR {CONFIGURATION} ({FILES_SECTION})"
+
+
+def configuration() -> str:
+    """Return the man page of the configuration."""
+    return "\n".join(_of_configuration()) + "\n"
+
+
+def _of_configuration() -> Iterator[str]:
+    yield _title(CONFIGURATION, FILES_SECTION)
+    yield ".ad l"
+    yield ".SH NAME"
+    yield roff(f"{CONFIGURATION} - configuration of zonetrack serve")
+    yield ".SH DESCRIPTION"
+    yield roff(
+        f"TOML, at {FILE_DEFAULT}, or where --config or ZONETRACK_CONFIG say. Flags win over the environment, that over the "
+        "file, and that over the defaults. A key control.clients_max stands in the table [control], and is "
+        "ZONETRACK_CONTROL_CLIENTS_MAX in the environment. Keys that are live take effect when the service is told to read "
+        "its configuration again (SIGHUP); others at the next start. A key that is not there is an error that names the "
+        "nearest one. `zonetrack serve --check-config` shows each key, its value, and where that came from."
+    )
+    table = None
+    for path, one in sorted(KEYS.items(), key=lambda item: item[0].rpartition(".")[0]):
+        if path.rpartition(".")[0] != table:
+            table = path.rpartition(".")[0]
+            yield f".SH {roff(f'TABLE [{table}]' if table else 'KEYS')}"
+        default = "" if one.default is None else f" Default: {json.dumps(plain(one.default))}."
+        live = " Live." if one.live else ""
+        yield from _term(path.rpartition(".")[2], f"{one.says[0].upper()}{one.says[1:]}.{default}{live}")
+    yield ".SH EXAMPLES"
+    yield from (
+        ".nf",
+        ".RS",
+        roff('workers = 2\nports = ["shm:lab,queues=2"]\n\n[metrics]\nlisten = "127.0.0.1:9810"'),
+        ".RE",
+        ".fi",
+    )
+    yield ".SH SEE ALSO"
+    yield f".BR {NAME}\\-serve ({SECTION})"
+
+
+def _title(name: str, section: int) -> str:
+    moment = time.strftime("%Y-%m-%d", time.gmtime(_built()))
+    return f'.TH {name.upper()} {section} "{moment}" "{NAME} {version(NAME)}"'
 
 
 def _term(term: str, says: str) -> Iterator[str]:
@@ -141,6 +186,7 @@ def write(directory: Path) -> list[Path]:
     """Write all of it below a directory; return what was written."""
     pages = {"-".join([NAME, *path.split()]): (path, one) for path, one in examples.commands(cli.group)}
     texts = {f"man/man{SECTION}/{name}.{SECTION}": page(path, one) for name, (path, one) in pages.items()}
+    texts[f"man/man{FILES_SECTION}/{CONFIGURATION}.{FILES_SECTION}"] = configuration()
     texts |= {where: completion(shell) for shell, where in COMPLETIONS.items()}
     written = []
     for where, text in texts.items():

@@ -14,6 +14,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.coordinate import Coordinate
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
@@ -84,6 +85,7 @@ class Top(App[None]):
         self._orders: dict[str, tuple[int, bool]] = {panel.name: (panel.sort, False) for panel in PANELS}
         self._word = ""
         self._is_paused = False
+        self._shown: dict[str, list[str]] = {}
         self._turn = asyncio.Lock()
         self.failure: ZonetrackError | None = None
 
@@ -160,11 +162,12 @@ class Top(App[None]):
         column, is_upward = self._orders[self._panel.name]
         rows = panels.ordered(self._panel, self._view[self._panel.name], column, is_upward=is_upward)
         word = self._word.lower()
-        return [row for row in rows if any(word in cell.lower() for cell in panels.cells(self._panel, row))]
+        return [row for row in rows if not word or any(word in cell.lower() for cell in panels.cells(self._panel, row))]
 
     def _show_columns(self) -> None:
         table = self.screen_stack[0].query_one("#table", DataTable)
         table.clear(columns=True)
+        self._shown = {}
         sort, is_upward = self._orders[self._panel.name]
         for place, column in enumerate(self._panel.columns):
             mark = "" if place != sort else "▲" if is_upward else "▼"
@@ -173,19 +176,27 @@ class Top(App[None]):
             table.add_column(text, key=str(place), width=max(column.width, len(heading)))
 
     def _fill(self, table: DataTable) -> None:
-        """Write the rows; whoever stands on one stays on it."""
+        """Write the rows; whoever stands on one stays on it.  Where all stay as they are, only what changed is drawn."""
+        rows = {self._panel.name_of(row): panels.cells(self._panel, row) for row in self._rows()}
+        if table.row_count and list(rows) == list(self._shown):
+            for line, (before, after) in enumerate(zip(self._shown.values(), rows.values(), strict=True)):
+                for place, text in enumerate(after):
+                    if text != before[place]:
+                        table.update_cell_at(Coordinate(line, place), self._cell(place, text))
+            self._shown = rows
+            return
         row_key = self._row_key(table)
         scrolled = table.scroll_y
         table.clear()
-        for row in self._rows():
-            texts = [
-                Text(text, justify="left" if column.is_left else "right")
-                for column, text in zip(self._panel.columns, panels.cells(self._panel, row), strict=True)
-            ]
-            table.add_row(*texts, key=self._panel.name_of(row))
+        for name, texts in rows.items():
+            table.add_row(*(self._cell(place, text) for place, text in enumerate(texts)), key=name)
+        self._shown = rows
         if row_key in table.rows:
             table.move_cursor(row=table.get_row_index(row_key), scroll=False)
             table.scroll_to(y=scrolled, animate=False)
+
+    def _cell(self, place: int, text: str) -> Text:
+        return Text(text, justify="left" if self._panel.columns[place].is_left else "right")
 
     def _row_key(self, table: DataTable) -> str:
         if not table.row_count:

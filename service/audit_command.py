@@ -42,7 +42,9 @@ def check(table: Table) -> tuple[str, Broken | None]:
 
 
 @click.command()
-@click.option("--instance", default=segment.INSTANCE_DEFAULT, show_default=True, help="Whose table.")
+@click.option(
+    "--instance", default=segment.INSTANCE_DEFAULT, envvar="ZONETRACK_INSTANCE", show_default=True, help="Whose table."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(instance: str, as_json: bool) -> None:
     """Check every invariant of a table, and name the first that is broken.

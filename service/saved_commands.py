@@ -13,7 +13,9 @@ from ..shm import segment
 from ..shm.errors import Missing
 from . import saved
 
-_INSTANCE = click.option("--instance", default=segment.INSTANCE_DEFAULT, show_default=True, help="Whose table.")
+_INSTANCE = click.option(
+    "--instance", default=segment.INSTANCE_DEFAULT, envvar="ZONETRACK_INSTANCE", show_default=True, help="Whose table."
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 

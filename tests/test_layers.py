@@ -104,6 +104,7 @@ ROOM_RULES = {
         ours=(*DRIVERS.ours, *(f"service.{room}" for room in ("control", "context", "door", "listening")))
     ),
     **{f"clients/{room}": DRIVERS for room in ("dump_trial", "events_trial", "views_trial")},
+    "clients/manual": Rule(("clients", "service.config"), ("click",)),  # run when a package is built
     "clients/plot": Rule(("clients",), ("click", "matplotlib")),
 }
 

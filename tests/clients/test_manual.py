@@ -8,6 +8,7 @@ import sys
 import click
 import pytest
 from zonetrack.clients import cli, examples, manual
+from zonetrack.service.config import KEYS
 
 ALL = dict(examples.commands(cli.group))
 
@@ -27,7 +28,16 @@ def tool(name):
 
 def test_there_is_a_page_for_every_command(written):
     pages = {name for name in written if name.startswith("man/")}
-    assert pages == {f"man/man1/{'-'.join(['zonetrack', *path.split()])}.1" for path in ALL}
+    of_commands = {f"man/man1/{'-'.join(['zonetrack', *path.split()])}.1" for path in ALL}
+    assert pages == of_commands | {"man/man5/zonetrack.toml.5"}
+
+
+def test_the_configuration_has_a_page_with_every_key():
+    text = manual.configuration()
+    assert ".SH TABLE [export.ipfix]\n" in text and ".SH KEYS\n" in text
+    for path, one in KEYS.items():
+        term = text.index(f".B {manual.roff(path.rpartition('.')[2])}\n")
+        assert manual.roff(one.says[1:]) in text[term:]
 
 
 def test_a_page_has_options_commands_and_examples():

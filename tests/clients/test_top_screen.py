@@ -70,12 +70,21 @@ async def seen(pilot, text):
     raise AssertionError(f"{text!r} is not on the screen:\n" + "\n".join(lines))
 
 
+async def golden(pilot, name):
+    """Wait until the screen is one that was looked at, as a slow one is in the end."""
+    for _ in range(2000):
+        await pilot.pause()
+        lines = screens.lines_of(pilot.app)
+        if screens.steady(lines) == screens.text_of(name):
+            return
+    screens.is_golden(name, lines)
+
+
 def test_each_table(service):
     async def drive(app, pilot):
         for number in range(1, 8):
             await pilot.press(str(number))
-            await pilot.pause()
-            screens.is_golden(f"table-{number}", screens.lines_of(app))
+            await golden(pilot, f"table-{number}")
 
     driven(service, drive)
 
@@ -84,9 +93,9 @@ def test_the_way_down_from_a_zone_to_a_connection_and_back(service):
     async def drive(app, pilot):
         await seen(pilot, " 75.0%")
         await pilot.press("enter")
-        screens.is_golden("zone", await seen(pilot, "zones: 5, 30 connections"))
+        await golden(pilot, "zone")
         await pilot.press("enter")
-        screens.is_golden("connection", await seen(pilot, "198.51.100.1"))
+        await golden(pilot, "connection")
         assert screens.lines_of(app)[0].startswith(" connection ")
         await pilot.press("escape", "escape")
         await seen(pilot, " 1 Zones ")

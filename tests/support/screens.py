@@ -36,6 +36,12 @@ def steady(lines):
     return text
 
 
+def text_of(name):
+    """Return a screen that was looked at; nothing where there is none yet."""
+    path = GOLDEN / f"{name}.txt"
+    return path.read_text() if path.exists() else ""
+
+
 def is_golden(name, lines):
     """Assert that lines are those that were looked at."""
     path = GOLDEN / f"{name}.txt"
