@@ -49,7 +49,8 @@ def conntrack_event(event: dict[str, Any]) -> str:
     """Return the line of ``conntrack -E``; of a gap, which it does not know, ``GAP`` and how many events were lost.
 
     What the kernel does not send with an event is not there: counters but at the end, the state but where it changed, a mark
-    of 0, a timeout that is over.
+    of 0, a timeout that is over.  One that a reset has refused is not UNREPLIED, where the kernel, which destroys it
+    before it has noted that there was an answer, says that it is.
 
     Source:
         Linux 6.18, net/netfilter/nf_conntrack_netlink.c, ctnetlink_conntrack_event; libnetfilter_conntrack 1.0.9 as above.
