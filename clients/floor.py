@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from ..kernels import memory
+from ..kernels import draws, memory
 from ..kernels.jit import kernel
 from ..kernels.words import THREE, ZERO, u64
 from ..shm import mapping
@@ -26,8 +26,6 @@ ACCESSES = 32_768 * BURST
 REPEATS = 5
 
 _LINE = u64(LINE_BYTES)
-_SHIFTS = (u64(13), u64(7), u64(17))
-_MULTIPLIER = u64(0x2545F4914F6CDD1D)
 
 
 @kernel
@@ -38,7 +36,7 @@ def walk(base, groups, lines, state, scratch, bursts):
         base: u64, address of the first line; there are groups x lines of them.
         groups: u64, what to draw from.
         lines: u64, adjacent lines in a group.
-        state: u64, not 0, seed of the draws (xorshift64*).
+        state: u64, not 0, seed of the draws.
         scratch: u64, address of u64[BURST], private.
         bursts: how many bursts to read.
 
@@ -48,10 +46,8 @@ def walk(base, groups, lines, state, scratch, bursts):
     total = ZERO
     for _ in range(bursts):
         for i in range(BURST):
-            state ^= state << _SHIFTS[0]
-            state ^= state >> _SHIFTS[1]
-            state ^= state << _SHIFTS[2]
-            group = base + memory.multiply_high(state * _MULTIPLIER, groups) * lines * _LINE
+            state = draws.after(state)
+            group = base + draws.below(state, groups) * lines * _LINE
             memory.set_le64(scratch + (u64(i) << THREE), group)
             for line in range(lines):
                 memory.prefetch(group + u64(line) * _LINE)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import burst, carry, memory
+from ..kernels import burst, carry, checksum, draws, memory
 from ..kernels.jit import inlined, kernel
 from ..kernels.words import LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 from ..shm.layout import (
@@ -186,11 +186,9 @@ _TCP_SUM = u64(6)
 _DATA_SUM = u64(sum(int.from_bytes(DATA[i : i + 2], "big") for i in range(0, len(DATA), 2)))
 _FIVE_WORDS, _WINDOW = u64(0x50000000), u64(0xFFFF)  # of header; and the largest window that needs no scaling
 _ACK_FLAG = u64(_ACK)
-_LOW_16 = u64(0xFFFF)
 _JITTER = u64(1023)  # less window, so that a repeated packet does not count as a retransmission
 _TOP_BIT = u64(63)
 _JITTER_SHIFT = u64(40)
-_XORSHIFT = (u64(13), u64(7), u64(17))
 
 
 @inlined
@@ -199,15 +197,6 @@ def _scramble(number, seed):
     x = (number ^ seed) * _ODD_1
     x = (x ^ (x >> THIRTY_TWO)) * _ODD_2
     return x ^ (x >> THIRTY_TWO)
-
-
-@inlined
-def _checksum(total):
-    """Return the complement of the 16-bit ones-complement sum of 32-bit words, fewer than 2**30 of them."""
-    total = (total & LOW_32) + (total >> THIRTY_TWO)
-    total = (total & _LOW_16) + (total >> SIXTEEN)
-    total = (total & _LOW_16) + (total >> SIXTEEN)
-    return ~total & _LOW_16
 
 
 @inlined
@@ -232,11 +221,11 @@ def _write(frame, x, iteration, way, flags, window, opened, answered, payload_by
     tcp += _DATA_SUM if payload_bytes != ZERO else ZERO
     ip_bytes = _HEADERS + payload_bytes
     memory.set_be16(frame + _IP_LENGTH_AT, ip_bytes)
-    memory.set_be32(frame + _TTL_AT, _TTL_TCP | _checksum(_IP_SUM + ip_bytes + hosts))
+    memory.set_be32(frame + _TTL_AT, _TTL_TCP | checksum.complement(_IP_SUM + ip_bytes + hosts))
     memory.set_be64(frame + _ADDRESSES_AT, addresses)
     memory.set_be64(frame + _PORTS_AT, ports << THIRTY_TWO | seq)
     memory.set_be64(frame + _ACK_AT, ack << THIRTY_TWO | flags_window)
-    memory.set_be16(frame + _CHECKSUM_AT, _checksum(tcp))
+    memory.set_be16(frame + _CHECKSUM_AT, checksum.complement(tcp))
 
 
 @kernel
@@ -352,12 +341,8 @@ def _draw(stream):
     """Return the number of the next connection."""
     if stream.random == ZERO:
         return stream.first + stream.next
-    x = stream.random
-    x ^= x << _XORSHIFT[0]
-    x ^= x >> _XORSHIFT[1]
-    x ^= x << _XORSHIFT[2]
-    stream.random = x
-    return stream.first + memory.multiply_high(x * _GOLDEN, stream.count)
+    stream.random = draws.after(stream.random)
+    return stream.first + draws.below(stream.random, stream.count)
 
 
 @kernel

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import burst, memory, stages
+from ..kernels import burst, checksum, draws, memory, stages
 from ..kernels.jit import inlined, kernel
 from ..kernels.words import LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 from ..shm.layout import (
@@ -141,7 +141,6 @@ _ADDRESSES_AT, _PORTS_AT, _ACK_AT, _TTL_AT, _CHECKSUM_AT = (u64(n) for n in (26,
 _TTL_TCP, _TCP_SUM = u64(64 << 24 | 6 << 16), u64(6 + 20)
 _IP_SUM = u64(0x4500 + 40 + 0x4000 + (64 << 8 | 6))
 _FIVE_WORDS, _WINDOW, _ACK_FLAG = u64(0x50000000), u64(0xFFFF), u64(0x10)
-_XORSHIFT = (u64(13), u64(7), u64(17))
 _GOLDEN = u64(0x9E3779B97F4A7C15)
 
 
@@ -151,15 +150,6 @@ def _scramble(number, seed):
     x = ((number ^ seed) * _ODD_1) & _BITS
     x = ((x ^ (x >> _HALF)) * _ODD_2) & _BITS
     return x ^ (x >> _HALF)
-
-
-@inlined
-def _checksum(total):
-    """Return the complement of the 16-bit ones-complement sum of 32-bit words, fewer than 2**30 of them."""
-    total = (total & LOW_32) + (total >> THIRTY_TWO)
-    total = (total & LOW_16) + (total >> SIXTEEN)
-    total = (total & LOW_16) + (total >> SIXTEEN)
-    return ~total & LOW_16
 
 
 @inlined
@@ -182,11 +172,11 @@ def _turned(addresses, ports):
 def _write(frame, addresses, ports, seq, ack, flags):
     flags_window = _FIVE_WORDS | flags << SIXTEEN | _WINDOW
     hosts = (addresses >> THIRTY_TWO) + (addresses & LOW_32)
-    memory.set_be32(frame + _TTL_AT, _TTL_TCP | _checksum(_IP_SUM + hosts))
+    memory.set_be32(frame + _TTL_AT, _TTL_TCP | checksum.complement(_IP_SUM + hosts))
     memory.set_be64(frame + _ADDRESSES_AT, addresses)
     memory.set_be64(frame + _PORTS_AT, ports << THIRTY_TWO | seq)
     memory.set_be64(frame + _ACK_AT, ack << THIRTY_TWO | flags_window)
-    memory.set_be16(frame + _CHECKSUM_AT, _checksum(_TCP_SUM + hosts + ports + seq + ack + flags_window))
+    memory.set_be16(frame + _CHECKSUM_AT, checksum.complement(_TCP_SUM + hosts + ports + seq + ack + flags_window))
 
 
 @kernel
@@ -280,12 +270,8 @@ def _draw(trip):
     """Return the number of the next connection."""
     if trip.random == ZERO:
         return trip.first + trip.next
-    x = trip.random
-    x ^= x << _XORSHIFT[0]
-    x ^= x >> _XORSHIFT[1]
-    x ^= x << _XORSHIFT[2]
-    trip.random = x
-    return trip.first + memory.multiply_high(x * _GOLDEN, trip.count)
+    trip.random = draws.after(trip.random)
+    return trip.first + draws.below(trip.random, trip.count)
 
 
 @inlined

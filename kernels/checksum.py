@@ -92,3 +92,19 @@ def pseudo_header(addresses, protocol, length):
 def is_good(total):
     """Return whether a sum that includes the checksum itself is right: all ones, and not nothing but zeros."""
     return total % LOW_16 == ZERO and total != ZERO
+
+
+@inlined
+def complement(total):
+    """Return the checksum that belongs to a sum of numbers as they are read, high byte first: what makes it right.
+
+    Args:
+        total: u64, sum of 32-bit words, fewer than 2**30 of them, without the checksum.
+
+    Source:
+        RFC 1071 1: the ones' complement of the folded sum.
+    """
+    total = (total & LOW_32) + (total >> THIRTY_TWO)
+    total = (total & LOW_16) + (total >> SIXTEEN)
+    total = (total & LOW_16) + (total >> SIXTEEN)
+    return ~total & LOW_16

@@ -14,7 +14,7 @@ def draws(state, groups, count):
         state ^= state << 13 & MASK
         state ^= state >> 7
         state ^= state << 17 & MASK
-        yield (state * 0x2545F4914F6CDD1D & MASK) * groups >> 64
+        yield (state * 0x9E3779B97F4A7C15 & MASK) * groups >> 64
 
 
 @pytest.mark.parametrize("lines", LINES)

@@ -26,6 +26,11 @@ def _is_good(total):
 
 
 @kernel
+def _complement(total):
+    return checksum.complement(total)
+
+
+@kernel
 def _pseudo_header(addresses, protocol, length):
     return checksum.pseudo_header(addresses, protocol, length)
 
@@ -108,3 +113,9 @@ def test_scapy_agrees(size):
     segment = packet[20:]
     pseudo = _pseudo_header(u64(total_of(packet[12:20])), u64(6), u64(len(segment)))
     assert _is_good(u64(int(pseudo) + total_of(segment)))
+
+
+@given(st.lists(st.integers(0, 0xFFFFFFFF), max_size=40))
+def test_a_complement_is_the_checksum_of_what_was_summed(words):
+    data = b"".join(word.to_bytes(4, "big") for word in words)
+    assert int(_complement(u64(sum(words)))) == naive_checksum(data)
