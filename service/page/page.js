@@ -90,23 +90,24 @@ function show(next) {
 
 function chart(title, points, key) {
   const figure = make("figure"), values = points.map((point) => point[key]);
-  const highest = Math.max(1, ...values), NS = "http://www.w3.org/2000/svg";
+  const highest = Math.max(0, ...values), scale = highest || 1, NS = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(NS, "svg"), line = document.createElementNS(NS, "polyline");
   svg.setAttribute("viewBox", "0 0 360 50");
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `${title}: now ${short(values[values.length - 1])}, at most ${short(highest)}`);
-  line.setAttribute("points", values.map((value, place) => `${360 - values.length + place},${49 - 48 * value / highest}`).join(" "));
+  line.setAttribute("points", values.map((value, place) => `${360 - values.length + place},${49 - 48 * value / scale}`).join(" "));
   svg.append(line);
-  figure.append(make("figcaption", `${title}, at most ${short(highest)}`), svg);
+  const minutes = Math.max(1, Math.round((points[points.length - 1].time - points[0].time) / 60));
+  figure.append(make("figcaption", `${title}, ${minutes} min, peak ${short(highest)}`), svg);
   return figure;
 }
 
 async function history() {
   try {
     const points = await (await fetch("history")).json();
-    if (points.length) $("hour").replaceChildren(...[["Connections", "connections"], ["Packets a second", "packets"],
-      ["New a second", "new"], ["Invalid a second", "invalid"]].map(([title, key]) => chart(title, points, key)));
+    if (points.length) $("hour").replaceChildren(...[["Connections", "connections"], ["Packets/s", "packets"],
+      ["New/s", "new"], ["Invalid/s", "invalid"]].map(([title, key]) => chart(title, points, key)));
   } catch { /* the state line says that nobody answers */ }
 }
 

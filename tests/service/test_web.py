@@ -1,6 +1,8 @@
 """The page of a real control process: what it shows to a program, and to somebody in Chromium."""
 
+import contextlib
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -27,10 +29,13 @@ def service(tmp_path_factory):
     maker.made(np.stack([desk.key(ZONE, 1000 + n) for n in range(130)]), expiry_ms=LATER)
     maker.made(np.stack([desk.key(7, 1000 + n, 6) for n in range(12)]), expiry_ms=LATER)
     Bench(table).track(tcp("FA", 1, 1), zone=ZONE)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(web, "HISTORY_STEP_S", 0.01)  # an hour in four seconds
     with (
         listen(Address("127.0.0.1", 0), "web.listen") as listener,
         Service(tmp_path_factory.mktemp("run") / "x.sock", table, sites={"web": listener}) as service,
     ):
+        patch.undo()
         service.port = listener.getsockname()[1]
         yield service
 
@@ -101,18 +106,71 @@ def test_what_a_search_means():
         web.wanted("zone=70000")
 
 
-def test_in_chromium(service):
-    """Somebody looks, changes table by mouse and keyboard, searches, asks why, and turns the light out."""
-    api = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if chromium is None:
+def sync_api():
+    return pytest.importorskip("playwright.sync_api")
+
+
+@contextlib.contextmanager
+def chromium():
+    """Yield a page in Chromium; at the end nothing has gone wrong in it."""
+    program = shutil.which("chromium")
+    if program is None:
         pytest.skip("chromium is not here")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 900, "height": 1000}, color_scheme="light")
-        faults = []
+    with sync_api().sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        page, faults = browser.new_page(viewport={"width": 900, "height": 1000}, color_scheme="light"), []
         page.on("pageerror", lambda fault: faults.append(str(fault)))
         page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+        yield page
+        assert faults == []
+        browser.close()
+
+
+def screenshot(page, name):
+    """Keep a picture of a page for who wants to look at it: ZONETRACK_SCREENSHOTS says where."""
+    if os.environ.get("ZONETRACK_SCREENSHOTS"):
+        page.screenshot(path=f"{os.environ['ZONETRACK_SCREENSHOTS']}/{name}.png", full_page=True)
+
+
+def test_an_hour_is_kept_and_no_more(service):
+    points = []
+    while len(points) < web.HISTORY_POINTS:
+        points = json.loads(ask(service, "/history")[2])
+    first = points[0]
+    while points[0] == first:
+        points = json.loads(ask(service, "/history")[2])
+    assert len(points) == web.HISTORY_POINTS
+    assert all(before["time"] <= after["time"] for before, after in itertools.pairwise(points))
+
+
+def test_keys_alone_reach_everything(service):
+    """Without a mouse: past the head to the tables, along the tabs, into a heading that sorts, to search and answers."""
+    with chromium() as page:
+        page.goto(f"http://127.0.0.1:{service.port}/")
+        sync_api().expect(page.get_by_role("status")).to_have_text("live")
+        sync_api().expect(page.locator("#hour figure")).to_have_count(4)
+        page.keyboard.press("Tab")
+        focused = page.evaluate_handle("document.activeElement").as_element
+        assert focused().inner_text() == "Skip to the tables"
+        page.keyboard.press("Enter")
+        seen = []
+        for _ in range(14):
+            page.keyboard.press("Tab")
+            seen.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+        assert [one for one in seen if one in ("tab-zones", "panel", "zone", "q", "found", "explain", "explained")] == [
+            *("tab-zones", "panel", "zone", "q", "found", "explain", "explained")
+        ]
+        page.get_by_role("button", name="limit").focus()
+        page.keyboard.press("Enter")
+        sync_api().expect(page.locator("th[aria-sort]")).to_have_text("limit")
+        for image in page.locator("#hour svg").all():
+            assert ": now " in image.get_attribute("aria-label")
+
+
+def test_in_chromium(service):
+    """Somebody looks, changes table by mouse and keyboard, searches, asks why, and turns the light out."""
+    api = sync_api()
+    with chromium() as page:
         page.goto(f"http://127.0.0.1:{service.port}/")
         api.expect(page.get_by_role("status")).to_have_text("live")
         api.expect(page.locator("#connections")).to_have_text("142 of 2,000")
@@ -126,9 +184,11 @@ def test_in_chromium(service):
         api.expect(page.locator("#found tbody tr")).to_have_count(12)
         page.get_by_role("button", name="Explain the latest").click()
         api.expect(page.locator("#explained dt")).to_contain_text("tcp_new_refused")
+        screenshot(page, "light")
         page.get_by_role("button", name="Dark").click()
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
-        if os.environ.get("ZONETRACK_SCREENSHOTS"):
-            page.screenshot(path=f"{os.environ['ZONETRACK_SCREENSHOTS']}/page.png", full_page=True)
-        assert faults == []
-        browser.close()
+        screenshot(page, "dark")
+        # a telephone: nothing is wider than it, but for tables, which scroll by themselves
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        screenshot(page, "narrow")
