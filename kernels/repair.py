@@ -24,7 +24,7 @@ The second half needs locks that others may hold, perhaps other dead: then it sa
     SOURCE_*                  likewise (kernels/sources); a record that goes home leaves the count of its source
     CLEAR, CLEARED, UNCOUNTED the record that a flush was bringing home, likewise
     SEGFREE                   the segment to the pool, the cursor behind it
-    CREATE, SPLIT, DETACH     kernels/repair_index
+    CREATE, SPLIT, DETACH, MERGE, HALVE, LAST  kernels/repair_index
     BATCH_*                   by the steps of the list's lines
     FRAGMENTS                 kernels/repair_fragments; last of all, fragments that the dead held are given up
 """

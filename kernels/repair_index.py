@@ -7,6 +7,9 @@ last of this repairer too: the next finds the same words to decide by.
     SPLIT, word changed            it is published: clear what moved, hand segment and directories over
     SPLIT, an entry names the new  others may be in the new segment already: finish the entries, publish, as above
     SPLIT, CREATE, else            nobody has seen it: back to the pools
+    MERGE, all entries as before   nobody has seen it: the copies are cleared
+    MERGE, else                    finish the entries, publish; what goes is in the dead's name, and empties into the pool
+    HALVE, LAST                    what of the pools is in the dead's name goes where the zone's word says
     DETACH, word changed           the flush has happened: the directory is the dead's, to be reclaimed
 """
 
@@ -82,6 +85,12 @@ def _finish_split(views, word, before, segment, new):
         for i in range(SLOTS):
             if memory.read64(base + u64(8 * i)) & bit != ZERO:
                 memory.release64(base + u64(8 * i), ZERO)  # R5
+    _hand_on(views, word, before)
+
+
+@kernel
+def _hand_on(views, word, before):
+    """Of two directories keep the new one; the old one is the dead's until it is in the pool."""
     directory = zones.directory_of(word)
     directory_before = zones.directory_of(before)
     if directory != directory_before:
@@ -89,6 +98,47 @@ def _finish_split(views, word, before, segment, new):
         if memory.acquire32(owner) == views.me:
             memory.release32(segments.directory_owner(views, zones.depth_of(before), directory_before), views.me)
             memory.release32(owner, _USED)
+
+
+@kernel
+def _first_named(views, word, segment):
+    """Return the first entry of a zone's directory that names a segment, and how many do."""
+    first = ZERO
+    named = ZERO
+    for i in range(ONE << zones.depth_of(word)):
+        if memory.read32(_entry(views, word, u64(i))) == segment + ONE:
+            first = first if named != ZERO else u64(i)
+            named += ONE
+    return first, named
+
+
+@kernel
+def _settle_merge(views, zone, word, before):
+    """Finish a merge that somebody can have seen, else clear what was copied; returns the word that the zone has then."""
+    gone = _private_segment(views)
+    if gone == _NO_SEGMENT:  # it had not begun, or all was done
+        return word
+    kept = memory.read32(views.intent + intents.SEGMENT_SPLIT) - ONE
+    depth = memory.read32(views.segments + gone * _SEGMENT_SIZE + _DEPTH)
+    if depth == ZERO:  # what it had is cleared
+        return word
+    if word == before:
+        span = ONE << (zones.depth_of(word) - depth)
+        _, named = _first_named(views, word, gone)
+        if named == span:
+            bit = ONE << (SIXTY_FOUR - depth)
+            base = segments.slots_address(views, kept)
+            for i in range(SLOTS):
+                if memory.read64(base + u64(8 * i)) & bit != ZERO:
+                    memory.release64(base + u64(8 * i), ZERO)  # R5
+            return word
+        first, _ = _first_named(views, word, kept)
+        for i in range(span):
+            memory.release32(_entry(views, word, first + span + u64(i)), kept + ONE)  # R3
+        word = zones.next_word(word, zones.depth_of(word), zones.directory_of(word))
+        zones.publish_word(views, zone, word)  # R3
+    memory.release32(views.segments + kept * _SEGMENT_SIZE + _DEPTH, depth - ONE)
+    return word
 
 
 @kernel
@@ -145,4 +195,12 @@ def settle(views, zone):
     elif step == u64(Step.CREATE):
         _hand_over(views, word)
         intents.set_step(views, Step.ALLOC)
+    elif step == u64(Step.MERGE):
+        _hand_over(views, _settle_merge(views, zone, word, before))
+        intents.done(views)
+    elif step == u64(Step.HALVE) or step == u64(Step.LAST):
+        if word != before and step == u64(Step.HALVE):
+            _hand_on(views, word, before)
+        _hand_over(views, word)
+        intents.done(views)
     locks.drop(zones.lock_address(views, zone))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 PIECES = (
     *("walk.collect", "walk.count", "walk.delete", "delete_list.run", "tally.count"),
-    *("flush.detach", "flush.reclaim", "audit.live"),
+    *("flush.detach", "flush.reclaim", "shrink.shrink", "audit.live"),
     *("preview.judge", "classify.classify", "event_reader.survey", "event_reader.gather"),
 )
 """Kernels that control calls; the keeper loads them before it forks."""
@@ -93,7 +93,8 @@ class Server:
         stopping = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, stopping.set)
         loop.set_exception_handler(_log_mistake)
-        tasks = [asyncio.create_task(self.pulse.beat()), asyncio.create_task(self.desk.warnings.watch())]
+        works = (self.pulse.beat(), self.desk.warnings.watch(), self.desk.shrinker.watch())
+        tasks = [asyncio.create_task(work) for work in works]
         server = await loop.create_unix_server(
             lambda: Connection(self), sock=self.context.door.listener, backlog=BACKLOG
         )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..clients.errors import BusyError
-from ..kernels import flush
+from ..kernels import flush, shrink
 from ..shm import roster
 from ..shm.layout import ZONE, ZONE_OFFSET_BITS, Region
 from ..shm.reasons import Reason
@@ -24,6 +24,8 @@ from . import log, waiting
 from .runner import Runner
 from .snapshot import EVENTS_BEHIND_MAX, Pace, at_once
 
+MERGES = np.uint64(1_024)
+"""Segments merged in one go: some milliseconds."""
 SLICE_RECORDS = np.uint64(4_096)
 """About a millisecond."""
 TURN_S = 0.02
@@ -82,6 +84,21 @@ class Flusher:
             task.result()
         return 0
 
+    async def shrink(self, zone: int) -> int:
+        """Bring home what a zone does not need of the index; returns how many segments that were.
+
+        Raises:
+            BusyError: a flush is under way, and a lock was not had.
+        """
+        merged = 0
+        async with self._alone:
+            await self._bring_home()
+            while True:
+                now = await self._runner.do(_shrink, np.uint64(zone))
+                merged += now
+                if now < MERGES:
+                    return merged
+
     async def finish(self) -> None:
         """Wait for all flushes that were begun."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -133,6 +150,10 @@ class Flusher:
 # ------------------------------------------------------------------------------------------------ on the thread
 def _detach(views: np.record, zone: np.uint64) -> np.uint64:
     return np.uint64(flush.detach(views, zone))
+
+
+def _shrink(views: np.record, zone: np.uint64) -> int:
+    return int(shrink.shrink(views, zone, MERGES))
 
 
 def _reclaim(views: np.record, under: _Under) -> _Under | None:

@@ -55,6 +55,7 @@ from .published import Published
 from .reassembly_settings import ReassemblySettings
 from .runner import Runner, now_ms
 from .samples import Samples
+from .shrinker import Shrinker
 from .snapshot import Snapshot
 from .stats import Stats
 from .summary import Summary
@@ -91,6 +92,7 @@ class Desk:
             raise
         self.walker = walker
         self.snapshot, self.flusher, self.auditor = Snapshot(table, walker), Flusher(table, flusher), auditor
+        self.shrinker = Shrinker(table, self.flusher.shrink)
         self.stats, self.quotas, self.policies = Stats(table), Quotas(table), Policies(table)
         self.zone_settings, self.samples = ZoneSettings(table), Samples(table)
         self.rules = Published(self.context.rules, table, [port["name"] for port in self.context.ports()])

@@ -516,6 +516,9 @@ class Step(IntEnum):
     CREDIT_BACK_WRITING = 26  # giving credit back, likewise
     FRAGMENTS = 27  # at the store of fragments; what was done there is told by its own words
     CHANGE = 28  # mark or label of a record, which may get an extension
+    MERGE = 29  # two segments of a zone become one (kernels/shrink)
+    HALVE = 30  # a directory of half the size
+    LAST = 31  # the only segment of a zone goes back
     SOURCE_ENTER = 34  # counting a record where its source is; the count before beside
     SOURCE_LEAVE = 35  # taking it out again; the step that follows and the count before beside
 

@@ -111,6 +111,8 @@ class Reason(IntEnum):
     # What became of translated packets (kernels/messages, reassembly).
     HELPER_REWRITTEN = 98  # messages of control channels that say something else now
     FRAGMENTS_TRANSLATED = 99
+    # What came home of the index (kernels/shrink).
+    MERGED = 100  # segments of a zone that holds less than before
     # Tuples that translated TCP connections have left (kernels/quarantine).
     QUARANTINED = 102  # put aside for as long as the other end may remember them
     QUARANTINE_REFUSED = 103  # such a one was free, and passed over

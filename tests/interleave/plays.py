@@ -359,6 +359,10 @@ class Worker:
                     return
             self.flushes.append((zone, word, cursor))
 
+    def shrink(self, zone=0):
+        """Bring home what a zone does not need of the index; nobody can tell."""
+        self.participant.shrink(zone)
+
     def finish(self):
         """Do what was left for lack of a lock, when nobody else runs."""
         self.participant.find(self.play.keys[0])  # what was refused may have left a step, until the next begins

@@ -370,6 +370,48 @@ def fragmentary():
 
 
 @functools.cache
+def shrinking():
+    """Four segments whose pair of lines was full and is nearly empty now; what comes may split them again."""
+    made = stage(extension_share=1000)
+    maker = made.participants[0]
+    crowd = [tiny.aimed(9, prefix=prefix, pair=1) for prefix in ("00", "01", "10", "11")]
+    for few in crowd:
+        maker.made(few, None, tiny.LATER)
+    for few in crowd:
+        maker.remove(few[1:])
+    assert tables.shape(made.table, 0) == (2, [2, 2, 2, 2])
+    keys = np.concatenate([tiny.aimed(2, prefix="0"), tiny.aimed(2, prefix="10"), tiny.aimed(2, prefix="11")])
+    choices = [*on(6, "find"), *on(4, "make", "remove", "mark"), *LIST, ("flush",)]
+    choices += 10 * [("shrink",)]
+    return World(made, keys, before=(0, 2), replies={0: 4, 1: 5}, choices=choices)
+
+
+@functools.cache
+def shrunk():
+    """A directory of two entries with a segment each, some of whose lines are full: what is merged splits again at once."""
+    made = stage()
+    maker = made.participants[0]
+    maker.made(np.concatenate([tiny.aimed(9, prefix="0", pair=1), tiny.aimed(8, prefix="1", pair=1)]), None, tiny.LATER)
+    maker.remove(np.concatenate([tiny.aimed(9, prefix="0", pair=1), tiny.aimed(8, prefix="1", pair=1)]))
+    maker.made(np.concatenate([tiny.aimed(5, prefix="0"), tiny.aimed(6, prefix="1")]), None, tiny.LATER)
+    keys = np.concatenate([tiny.aimed(3, prefix="0", skip=5), tiny.aimed(3, prefix="1", skip=6)])
+    choices = [*on(6, "find", *CHANGES, "make"), *LIST, ("flush",), *6 * [("shrink",)], ("make", 0, 1, 2, 3, 4, 5)]
+    return World(made, keys, before=(1,), choices=choices)
+
+
+@functools.cache
+def emptying():
+    """A zone in which there is nothing, or nearly so: its last segment goes back, and who comes needs one."""
+    keys = np.concatenate([tiny.aimed(2), tiny.aimed(2, zone=1)])
+    choices = [*on(4, *CHANGES, "make", "remove"), *LIST, ("flush",), ("flush", 1)]
+    choices += [*4 * [("shrink",), ("shrink", 1)], burst(0, 2), burst(3)]
+    made = stage()
+    participant = made.participants[0]
+    participant.remove(np.concatenate([tiny.aimed(1, pair=7, skip=one.me) for one in made.participants]))
+    return World(made, keys, choices=choices)
+
+
+@functools.cache
 def sourced():
     """Keys of one source, which may have two connections; those that were there before the budget are not counted."""
     made = stage(per_source=2)
@@ -404,6 +446,9 @@ WORLDS = {
             fragmentary,
             sourced,
             seated,
+            shrinking,
+            shrunk,
+            emptying,
         ),
     )
 }

@@ -6,7 +6,7 @@ import numpy as np
 import operations
 from operations import Operation
 from zonetrack.kernels import audit as audit_kernel
-from zonetrack.kernels import delete_list, flush, sweep
+from zonetrack.kernels import delete_list, flush, shrink, sweep
 from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.words import u64
 from zonetrack.service import audit
@@ -160,6 +160,12 @@ class Participant:
         word = self.detach(zone)
         if word != 0:
             assert self.reclaim(zone, word) == flush.DONE
+
+    def shrink(self, zone, merges_max=1 << 20):
+        """Bring home what a zone does not need of the index; returns how many segments were merged."""
+        merged = int(shrink.shrink(self.views, u64(zone), u64(merges_max)))
+        assert self.step is Step.NONE
+        return merged
 
     @property
     def place(self):

@@ -1,0 +1,68 @@
+"""Zones that hold far less than before: found now and then, and what they do not need of the index is brought home.
+
+A zone is thin when its directory has many entries for few connections, or when there is nothing in it.  One that was thin
+at two looks, one after the other, is shrunk, so a zone that is about to fill again is left alone; and not again before its
+count or its index is another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+
+from ..shm.layout import QUOTA, ZONE, ZONE_DEPTH_BITS, ZONE_OFFSET_BITS, Region
+from ..shm.views import Table
+from . import log
+
+INTERVAL_S = 5.0
+PER_ENTRY_MIN = 8
+"""Connections for each entry of a zone's directory below which it is thin; of one that is full there are 14 to 26."""
+_log = log.logger("control")
+
+
+class Shrinker:
+    """Looks after the zones of one table."""
+
+    def __init__(self, table: Table, shrink: Callable[[int], Awaitable[int]]) -> None:
+        """Prepare.
+
+        Args:
+            table: whose zones.
+            shrink: shrinks one, and returns how many segments went back.
+        """
+        self._words = table.array(Region.CONTROL, "zones", ZONE)["word"]
+        self._counts = table.array(Region.CONTROL, "quotas", QUOTA)["count"]
+        self._shrink = shrink
+        self._thin: dict[int, tuple[int, int]] = {}
+        """Zones that were thin at the last look: word and count."""
+        self._done: dict[int, tuple[int, int]] = {}
+        """Zones that were shrunk, and how they were then."""
+
+    def thin(self) -> dict[int, tuple[int, int]]:
+        """Return word and count of the zones that are thin."""
+        words, counts = self._words.copy(), self._counts.copy()
+        has = words & np.uint64((1 << ZONE_OFFSET_BITS) - 1) != 0
+        depths = words >> np.uint64(ZONE_OFFSET_BITS) & np.uint64((1 << ZONE_DEPTH_BITS) - 1)
+        few = np.where(depths == 0, counts == 0, counts < np.uint64(PER_ENTRY_MIN) << depths)
+        return {zone: (int(words[zone]), int(counts[zone])) for zone in np.flatnonzero(has & few).tolist()}
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            try:
+                await self.look()
+            except Exception as error:  # the next look may do better, and nobody waits for this one
+                _log.error("zones were not shrunk", exc_info=error)
+
+    async def look(self) -> int:
+        """Shrink the zones that are thin and were so at the last look; returns how many segments went back."""
+        before, self._thin = self._thin, self.thin()
+        self._done = {zone: how for zone, how in self._done.items() if self._thin.get(zone) == how}
+        back = 0
+        for zone in [zone for zone in self._thin if zone in before and zone not in self._done]:
+            back += await self._shrink(zone)
+            self._done[zone] = (int(self._words[zone]), int(self._counts[zone]))
+        return back
