@@ -188,7 +188,7 @@ def _is_twice(views, word):
 
 @kernel
 def _halve(views, zone):
-    """Take a directory of half the size where each segment is named twice or more; False when it is not so, or none is left."""
+    """Take a directory of half the size where each segment is named twice or more; False when not, or when none is left."""
     lock = zones.lock_address(views, zone)
     if not locks.take(lock, views.me):
         return False
