@@ -2,10 +2,12 @@
 
 The arithmetic of the index.  A segment has 8 pairs of lines, each pair a bucket of 16 slots, and splits when one of its
 pairs overflows.  With keys spread by a good hash the load of a pair is Poisson; a pair of mean 7.6 overflows once in 500,
-one of mean 15.3 once in 3.  So segments hold from about 55 connections (all have just split) to about 105 (they are about
-to): the pool is sized for 52, plus one segment for each zone in use.  A directory of one big zone is at most four
-times its segments (its deepest segment is one or two bits deeper than the mean), and in small zones of at most the
-zones in use; one more of each is there to double into.
+one of mean 15.3 once in 3.  Summed up over all depths, a zone of any size has 58 connections in a segment at least, and 67 at
+most: the pool is sized for 55, plus one segment for each zone in use; what long churn splits is merged again when the pool
+gets short (service/shrinker).  A directory has four times the segments of its zone, five where they are most uneven (the
+deepest segment is one or two bits deeper than the mean, once in a hundred zones); so there are none that have more than five
+times all segments, of each depth as many as four times all segments fill, and not more than there are zones in use; and one
+more of each, to double into.
 
 The slack of the slabs.  A participant keeps up to two chains of free records to itself, and nobody takes from another's
 list; so there are more records than connections: room for 16 participants' chains, but never over an eighth.
@@ -54,9 +56,9 @@ from .layout import (
     Slab,
 )
 
-CONNECTIONS_PER_SEGMENT_MIN = 52
+CONNECTIONS_PER_SEGMENT_MIN = 55
 ZONES_IN_USE_DEFAULT = 4096
-EXTENSION_SHARE_DEFAULT = 125
+EXTENSION_SHARE_DEFAULT = 90
 """Extension records per 1,000 connections; 1,000 for a NAT gateway."""
 CONNECTIONS_DEFAULT = 131_072
 SLACK_PARTICIPANTS = 16
@@ -108,10 +110,9 @@ class Geometry:
 
     def directories(self, depth: int) -> int:
         """Return how many directories of 2**depth entries there are."""
-        entries = 4 * self.segments
-        if 1 << depth > 2 * entries:
+        if 1 << depth > 5 * self.segments:
             return 0
-        return min(self.zones_in_use + 1, (entries >> depth) + 2)
+        return min(self.zones_in_use, 4 * self.segments >> depth) + 1
 
     @property
     def directory_first(self) -> list[int]:

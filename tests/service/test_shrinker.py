@@ -3,12 +3,13 @@
 import asyncio
 
 import naive_audit
+import numpy as np
 import pytest
 import tables
 from zonetrack.kernels.jit import JIT
 from zonetrack.service.flusher import Flusher
 from zonetrack.service.runner import Runner
-from zonetrack.service.shrinker import PER_ENTRY_MIN, Shrinker
+from zonetrack.service.shrinker import PER_ENTRY_MIN, POOL_SHARE_MIN, Shrinker
 
 MANY = 5_000 if JIT else 300
 
@@ -96,6 +97,18 @@ def test_a_zone_that_is_full_is_not_thin(table, bench):
     depth = tables.depth_of(table, 3)
     one.remove(tables.keys(MANY - (PER_ENTRY_MIN << depth) + 1, zone=3))
     assert list(bench.shrinker.thin()) == [3]
+
+
+def test_while_the_pool_is_short_any_zone_is_worth_a_try(table, bench):
+    one = tables.Participant(table)
+    one.made(tables.keys(MANY, zone=3))
+    one.made(tables.keys(5, zone=4))
+    assert bench.shrinker.thin() == {}
+    owners = tables.segments(table)["owner"]
+    aside = np.flatnonzero(owners == 0)[len(owners) // POOL_SHARE_MIN - 1 :]
+    owners[aside] = 99
+    assert list(bench.shrinker.thin()) == [3]
+    owners[aside] = 0
 
 
 def test_a_flush_under_way_comes_first(table, bench):

@@ -63,7 +63,7 @@ def test_directories_of_every_depth_stand_behind_each_other(geometry):
         count = geometry.directories(depth)
         assert first[depth + 1] - first[depth] == count
         assert offset[depth + 1] - offset[depth] == count << depth
-    assert geometry.directories(0) == geometry.zones_in_use + 1 or geometry.directories(0) >= geometry.segments
+    assert geometry.directories(0) == geometry.zones_in_use + 1
 
 
 @given(geometries)
@@ -94,6 +94,10 @@ def test_what_is_out_of_range_is_refused(arguments, says):
 
 def test_a_million_connections_take_260_bytes_each_at_most():
     assert Geometry(1_000_000, zones_in_use=4096).total_bytes / 1_000_000 <= 260
+
+
+def test_three_million_connections_take_240_bytes_each_at_most():
+    assert Geometry(3_000_000).total_bytes / 3_000_000 <= 240
 
 
 def test_the_default_fits_a_container():
