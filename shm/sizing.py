@@ -1,13 +1,13 @@
 """How many bytes a table of so many connections needs, region by region, and why.
 
 The arithmetic of the index.  A segment has 8 pairs of lines, each pair a bucket of 16 slots, and splits when one of its
-pairs overflows.  With keys spread by a good hash the load of a pair is Poisson; a pair of mean 7.6 overflows once in 500,
-one of mean 15.3 once in 3.  Summed up over all depths, a zone of any size has 58 connections in a segment at least, and 67
-at most: the pool is sized for 55, plus one segment for each zone in use; what long churn splits is merged again when the
-pool gets short (service/shrinker).  A directory has four times the segments of its zone, five where they are most uneven (the
-deepest segment is one or two bits deeper than the mean, once in a hundred zones); so there are none that have more than five
-times all segments, of each depth as many as four times all segments fill, and not more than there are zones in use; and one
-more of each, to double into.
+pairs overflows.  With keys spread by a good hash the load of a pair is Poisson; a pair of mean 7.6 overflows once in
+500, one of mean 15.3 once in 3.  Summed up over all depths, a zone of any size has 58 connections in a segment at
+least, and 67 at most: the pool is sized for 55, plus one segment for each zone in use; what long churn splits is merged
+again when the pool gets short (service/shrinker).  A directory has four times the segments of its zone, five where they
+are most uneven (the deepest segment is one or two bits deeper than the mean, once in a hundred zones); so there are
+none that have more than five times all segments, of each depth as many as four times all segments fill, and not more
+than there are zones in use; and one more of each, to double into.
 
 The slack of the slabs.  A participant keeps up to two chains of free records to itself, and nobody takes from another's
 list; so there are more records than connections: room for 16 participants' chains, but never over an eighth.
