@@ -1,4 +1,4 @@
-"""What every test run shares: the count of corpus cases, the failure of a run that should have had some, and no network.
+"""What every test run shares: the count of corpus cases, the failure of a run that should have had some, no network, no hurry.
 
 A test that compares with ../shared/corpus says how many cases it went through with pytest's own
 ``record_property("corpus_cases", n)``; the closing summary adds them up.  With ``ZONETRACK_CORPUS=required`` in the
@@ -8,7 +8,12 @@ environment, as CI sets it where the corpus is there, a run without any fails: a
 import os
 import sys
 
+import hypothesis
 import pytest
+
+# a test asserts results, never timing: the first example may have a kernel to compile, and the machine others to run
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 CASES = "corpus_cases"
 REQUIRED = os.environ.get("ZONETRACK_CORPUS") == "required"

@@ -220,8 +220,8 @@ def test_port_that_there_is_not():
     assert "a port lab of instance nobody" in done.stderr
 
 
-def test_the_scenarios_of_the_command_are_those_that_there_are():
+def test_every_scenario_there_is_has_a_command():
     from zonetrack.clients.nat_scenarios import NAT_SCENARIOS
     from zonetrack.clients.scenarios import SCENARIOS
 
-    assert [row.name for row in ROWS] == ["floor", *SCENARIOS, "zones", "rules", "flood", *NAT_SCENARIOS]
+    assert {*SCENARIOS, *NAT_SCENARIOS} <= {row.name for row in ROWS}
