@@ -33,8 +33,11 @@ run: $(READY)
 	$(BIN)/python -m zonetrack.clients.conversation $(MADE)/conversation.pcap
 	@$(PLAY)
 
+# two at a time: much of a test is waiting, for processes and for what they say
+SIDE_BY_SIDE := -n 2 --dist loadfile
+
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest $(SIDE_BY_SIDE)
 
 check: style types test interpreted wheel
 
