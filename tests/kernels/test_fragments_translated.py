@@ -1,13 +1,10 @@
 """Fragments of a translated datagram: all of them go on translated, whoever holds them, and fit together again."""
 
 import foretelling
-import fragmented
 import gateway
 import naive_fragments
-import numpy as np
 import pytest
 import tables
-from bursts import Bench
 from gateway import (
     CLIENT,
     CLIENT6,
@@ -21,29 +18,19 @@ from gateway import (
     SERVER,
     SERVER6,
     SNAT,
-    TRANSLATE,
+    Path,
     ip,
     rule,
 )
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, fragment
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, fragment6
-from scapy.layers.l2 import Ether
-from zonetrack.kernels import burst
 from zonetrack.kernels.jit import JIT
 from zonetrack.shm.layout import (
-    FRAGMENT,
-    FRAGMENTS_MAX,
-    FRAME,
-    FRAME_SLOT_BYTES,
     UNLIMITED,
-    VERDICT,
     CtState,
     FrameFlag,
     Helper,
-    Link,
     Nat,
-    Region,
-    VerdictFlag,
 )
 from zonetrack.shm.reasons import Reason
 
@@ -52,46 +39,6 @@ DATA = bytes(i * 7 % 251 for i in range(3001))
 HERE = {4: (CLIENT, SERVER), 6: (CLIENT6, SERVER6)}
 THERE = {4: (PUBLIC, SERVER), 6: (PUBLIC6, SERVER6)}
 TO_PUBLIC = {4: rule(Nat.SOURCE, PUBLIC), 6: rule(Nat.SOURCE, PUBLIC6)}
-
-
-class Path(Bench):
-    """A participant that takes frames in and hands out what goes on, held or not."""
-
-    def pass_(self, *packets, action=TRANSLATE, flags=0):
-        """Track packets as one burst; returns ct_state, reason and packet of each that goes on, held ones last."""
-        slots = np.zeros((len(packets), FRAME_SLOT_BYTES), "u1")
-        frames, verdicts = np.zeros(len(packets), FRAME), np.zeros(len(packets), VERDICT)
-        for frame, slot, packet in zip(frames, slots, packets, strict=True):
-            octets = bytes(Ether(src=MAC, dst=MAC) / packet)
-            slot[: len(octets)] = np.frombuffer(octets, "u1")
-            frame["address"], frame["captured_bytes"], frame["wire_bytes"] = slot.ctypes.data, len(octets), len(octets)
-            frame["link"], frame["flags"] = Link.ETHERNET, FrameFlag.COMMIT | FrameFlag.ROOM | flags
-            frame["action"] = action.ctypes.data
-        at = (frames.ctypes.data, len(packets), 1000, verdicts.ctypes.data)
-        burst.track_burst(self.views, *map(np.uint64, at))
-        at_once = [
-            self.said(verdict, slot[: frame["captured_bytes"]])
-            for verdict, frame, slot in zip(verdicts, frames, slots, strict=True)
-            if not verdict["flags"] & VerdictFlag.HELD
-        ]
-        return at_once + self.late()
-
-    def late(self):
-        """Collect fragments that have waited."""
-        fragments = self.table.array(Region.FRAGMENTS, "fragments", FRAGMENT)
-        buffers = self.table.array(Region.FRAGMENTS, "buffers", "u1").reshape(FRAGMENTS_MAX, FRAME_SLOT_BYTES)
-        scratch = naive_fragments.scratch(self.views)
-        found = []
-        while fragmented.collect(self.views, np.uint64(1000)):
-            for number in scratch["late"][: int(scratch["late_count"])]:
-                one = fragments[int(number)]
-                found.append(self.said(one["verdict"], buffers[int(number)][: int(one["captured"])]))
-        return found
-
-    @staticmethod
-    def said(verdict, octets):
-        packet = Ether(octets.tobytes()).payload
-        return int(verdict["ct_state"]) & ~CtState.TRK, Reason(int(verdict["reason"])), packet
 
 
 @pytest.fixture

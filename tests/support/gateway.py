@@ -6,6 +6,8 @@ from ipaddress import ip_address
 from typing import Any
 
 import foretelling
+import fragmented
+import naive_fragments
 import numpy as np
 import tables
 from bursts import Bench
@@ -17,6 +19,8 @@ from zonetrack.kernels import burst, delete_list
 from zonetrack.shm.layout import (
     ACTION,
     EXTENSION,
+    FRAGMENT,
+    FRAGMENTS_MAX,
     FRAME,
     FRAME_SLOT_BYTES,
     UNLIMITED,
@@ -26,6 +30,7 @@ from zonetrack.shm.layout import (
     Link,
     Nat,
     Region,
+    VerdictFlag,
 )
 from zonetrack.shm.reasons import Reason
 
@@ -84,13 +89,53 @@ class Went:
         return bytes(self.packet.payload.payload)
 
 
+class Path(Bench):
+    """A participant that takes frames in and hands out what goes on, held or not."""
+
+    def pass_(self, *packets, action=TRANSLATE, flags=0):
+        """Track packets as one burst; returns ct_state, reason and packet of each that goes on, held ones last."""
+        slots = np.zeros((len(packets), FRAME_SLOT_BYTES), "u1")
+        frames, verdicts = np.zeros(len(packets), FRAME), np.zeros(len(packets), VERDICT)
+        for frame, slot, packet in zip(frames, slots, packets, strict=True):
+            octets = bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / packet)
+            slot[: len(octets)] = np.frombuffer(octets, "u1")
+            frame["address"], frame["captured_bytes"], frame["wire_bytes"] = slot.ctypes.data, len(octets), len(octets)
+            frame["link"], frame["flags"] = Link.ETHERNET, FrameFlag.COMMIT | FrameFlag.ROOM | flags
+            frame["action"] = action.ctypes.data
+        at = (frames.ctypes.data, len(packets), 1000, verdicts.ctypes.data)
+        burst.track_burst(self.views, *map(np.uint64, at))
+        at_once = [
+            self.said(verdict, slot[: frame["captured_bytes"]])
+            for verdict, frame, slot in zip(verdicts, frames, slots, strict=True)
+            if not verdict["flags"] & VerdictFlag.HELD
+        ]
+        return at_once + self.late()
+
+    def late(self):
+        """Collect fragments that have waited."""
+        fragments = self.table.array(Region.FRAGMENTS, "fragments", FRAGMENT)
+        buffers = self.table.array(Region.FRAGMENTS, "buffers", "u1").reshape(FRAGMENTS_MAX, FRAME_SLOT_BYTES)
+        scratch = naive_fragments.scratch(self.views)
+        found = []
+        while fragmented.collect(self.views, np.uint64(1000)):
+            for number in scratch["late"][: int(scratch["late_count"])]:
+                one = fragments[int(number)]
+                found.append(self.said(one["verdict"], buffers[int(number)][: int(one["captured"])]))
+        return found
+
+    @staticmethod
+    def said(verdict, octets):
+        packet = Ether(octets.tobytes()).payload
+        return int(verdict["ct_state"]) & ~CtState.TRK, Reason(int(verdict["reason"])), packet
+
+
 class Gateway:
     """A small table with helpers on their ports, and one participant."""
 
     def __init__(self, *, helpers: bool = True, zone: int = 0) -> None:
         self.table = tables.small(300, extension_share=1000)
         tables.totals(self.table)["limit"] = UNLIMITED
-        self.bench = Bench(self.table)
+        self.bench = Path(self.table)
         self.zone, self.now_ms = zone, 1000
         if helpers:
             foretelling.set_rules(
