@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from ctypes import string_at
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,19 +20,24 @@ from ..kernels.words import u64
 from ..shm.layout import (
     ACTION,
     DIMENSIONS_MAX,
+    ENTRY,
     ENTRY_BYTES,
+    EXTENSION,
     FIELDS,
     FRAME,
     NO_RECORD,
     NO_TABLE,
     VERDICT,
     CtState,
+    Helper,
     Link,
     Nat,
+    Status,
     ZoneFrom,
 )
 from ..shm.reasons import Reason, word
 from . import described, rule_actions, rule_matches, rules_compile, rules_text
+from .rule_matches import TCP
 from .rules import Action, Ct, CtClear, Goto, InPort, Masked, Names, Normal, Output, Rule
 
 TABLES_MAX = 64
@@ -50,6 +57,10 @@ class Judged(NamedTuple):
     data: bytes
     fields: dict[str, int]
     """What there is of it that can be translated."""
+    shifts: tuple[int, int] = (0, 0)
+    """What its sequence number and its acknowledgment change by."""
+    helper: Helper = Helper.NONE
+    """Who reads, and where it is translated writes, the messages of its connection."""
 
 
 Judge = Callable[[bytes, int, bool], Judged]
@@ -77,9 +88,23 @@ def judged_by(views: np.record) -> Judge:
             return Judged(verdict[0], high << 64 | low, data, {})
         ends = {name: fields[name][0] for name in ENDS}
         new = {name: int(one) if one.ndim == 0 else int(one[0]) << 64 | int(one[1]) for name, one in ends.items()}
-        return Judged(verdict[0], high << 64 | low, held.tobytes(), new)
+        copied = copy[: ENTRY_BYTES // 8].view(ENTRY)[0]
+        shifts, helper = (0, 0), Helper.NONE
+        if int(copied["extension"]) and int(copied["status"]) & (Status.SEQUENCE_OFFSETS | Status.HELPER):
+            behind = _extension(views, int(copied["extension"]) - 1)
+            helper = Helper(int(behind["helper"])) if copied["status"] & Status.HELPER else helper
+            if copied["status"] & Status.SEQUENCE_OFFSETS and fields["protocol"][0] == TCP:
+                sent, back = behind["sequence_offset"][[way := int(verdict["direction"][0]), 1 - way]]
+                shifts = int(sent[2]), -int(back[2])
+        return Judged(verdict[0], high << 64 | low, held.tobytes(), new, shifts, helper)
 
     return judge
+
+
+def _extension(views: np.record, number: int) -> np.void:
+    """Return a copy of an EXTENSION, as it is at this moment: nobody is asked to stand still for what is only shown."""
+    at = int(views["extensions"]) + number * EXTENSION.itemsize
+    return np.frombuffer(string_at(at, EXTENSION.itemsize), EXTENSION)[0]
 
 
 class Trace:
@@ -207,7 +232,8 @@ class Trace:
 
     def _ask(self, zone: int, translate: bool, said: list[str]) -> int:
         """Ask the table; returns the ct_state."""
-        verdict, label, self._data, ends = self._judge(self._data, zone, translate)
+        before = dict(self.fields)
+        verdict, label, self._data, ends, shifts, helper = self._judge(self._data, zone, translate)
         self.fields |= ends
         state, self._record = int(verdict["ct_state"]), int(verdict["record"])
         self.fields |= {"ct_state": state, "zone": zone, "mark": int(verdict["mark"]), "label": label}
@@ -221,7 +247,25 @@ class Trace:
         if ends:
             told = rule_matches.words({name: _exact(name, self.fields[name]) for name in self._shown()}, self.names)
             said.append("goes on as " + ",".join(one if value is None else f"{one}={value}" for one, value in told))
+            said += self._rewritten(before, shifts, helper)
         return state
+
+    def _rewritten(self, before: dict[str, int], shifts: tuple[int, int], helper: Helper) -> list[str]:
+        """Say what else is another in a packet that goes on translated: its numbers, and what it says of addresses."""
+        said = []
+        if any(shifts):
+            said.append(
+                "its numbers change, for payloads were rewritten: sequence {:+d}, acknowledgment {:+d}".format(*shifts)
+            )
+        if helper:
+            size = 4 if before["eth_type"] == rule_matches.IPV4 else 16
+            ends = [
+                f"{ip_address(before[end].to_bytes(size, 'big'))} as {ip_address(self.fields[end].to_bytes(size, 'big'))}"
+                for end in ("src", "dst")
+                if before[end] != self.fields[end]
+            ]
+            said.append(f"its helper {helper.name.lower()} rewrites what its messages say of {' and '.join(ends)}")
+        return said
 
     def _shown(self) -> list[str]:
         """Return the fields that say who a packet is from and for."""

@@ -1,10 +1,14 @@
 """A packet on its way in thought: the rules, ports and states of a packet that is then really sent, and each step told."""
 
+from dataclasses import replace
+
 import pytest
 from ports import udp
 from ruled import Switch
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
 from zonetrack.service import described, rules_compile, rules_text, trace
-from zonetrack.shm.layout import CtState
+from zonetrack.shm.layout import CtState, Helper
 from zonetrack.shm.reasons import Reason, word
 
 FIREWALL = """
@@ -114,3 +118,40 @@ def test_a_translated_packet_goes_on_as_its_connection_is():
         assert said(told)[0].startswith("zone 0: est|rpl|trk|dnat, of connection ")
         assert said(told)[1] == "goes on as udp,nw_src=10.0.0.2,nw_dst=10.0.0.1,tp_src=53,tp_dst=5"
         assert switch.worker.counter(Reason.HIT) == before
+
+
+FTP = """
+table=0,tcp actions=ct(table=1,nat)
+table=1,ct_state=+new,in_port=a,tcp actions=ct(commit,helper=ftp,nat(src=203.0.113.200)),output:b
+table=1,ct_state=+est,in_port=a,tcp actions=output:b
+table=1,ct_state=+est,in_port=b,tcp actions=output:a
+"""
+
+
+def segment(source, destination, sport, dport, flags, seq, ack, data=b""):
+    """Return a frame of TCP."""
+    layers = IP(src=source, dst=destination) / TCP(sport=sport, dport=dport, flags=flags, seq=seq, ack=ack, window=8192)
+    return bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / layers / data)
+
+
+def test_what_a_helper_rewrites_is_told():
+    client, server, public, line = "10.0.0.1", "10.0.0.9", "203.0.113.200", b"PORT 10,0,0,1,156,65\r\n"
+    longer = len("203,0,113,200") - len("10,0,0,1")
+    with Switch(2, extension_share=1000) as switch:
+        switch.names = replace(switch.names, helpers={"ftp": int(Helper.FTP)})
+        switch.load(FTP)
+        for port, frame in (
+            ("a", segment(client, server, 4000, 21, "S", 1000, 0)),
+            ("b", segment(server, public, 21, 4000, "SA", 9000, 1001)),
+            ("a", segment(client, server, 4000, 21, "PA", 1001, 9001, b"USER x\r\n")),
+        ):
+            assert switch.through(port, [frame])[0]["reason"].tolist() == [0]
+        there = f"in_port=a,tcp,nw_src={client},nw_dst={server},tp_src=4000,tp_dst=21,tcp_flags=ack"
+        back = f"in_port=b,tcp,nw_src={server},nw_dst={public},tp_src=21,tp_dst=4000,tcp_flags=ack"
+        rewrites = "its helper ftp rewrites what its messages say of"
+        assert said(way(switch, there, FTP))[2:] == [f"{rewrites} {client} as {public}"]
+        came = switch.through("a", [segment(client, server, 4000, 21, "PA", 1009, 9001, line)])[1]["b"]
+        assert b"PORT 203,0,113,200,156,65" in came[0]
+        numbers = "its numbers change, for payloads were rewritten: sequence {:+d}, acknowledgment {:+d}"
+        assert said(way(switch, there, FTP))[2:] == [numbers.format(longer, 0), f"{rewrites} {client} as {public}"]
+        assert said(way(switch, back, FTP))[2:] == [numbers.format(0, -longer), f"{rewrites} {public} as {client}"]
