@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 TOPOLOGIES = ("pp", "pv", "pvp", "vv")
+PORT_KINDS = ("blocks", "low", "xdp")
 FLOWS = "10,32,50,100,500,1000"
 SIZE_MIN, SIZE_MAX = 64, 1518
 COLUMNS = (
@@ -49,11 +50,26 @@ class Flows(click.ParamType):
 @click.option(
     "--tx-batching", type=click.Choice(["on", "off", "both"]), default="both", show_default=True, help="Side by side."
 )
+@click.option(
+    "--port",
+    "port_kind",
+    type=click.Choice(PORT_KINDS),
+    default="blocks",
+    show_default=True,
+    help="The gateway's wires: packet sockets, such of low latency, or AF_XDP.",
+)
 @click.option("--seconds", type=click.FloatRange(0.05, 3600), default=2.0, show_default=True, help="Of each run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(
-    as_json_before: bool, topology: str, flows: list[int], size: int, tx_batching: str, seconds: float, as_json: bool
+    as_json_before: bool,
+    topology: str,
+    flows: list[int],
+    size: int,
+    tx_batching: str,
+    port_kind: str,
+    seconds: float,
+    as_json: bool,
 ) -> None:
     """Packets through ports and rules: as fast as may be, then at half that rate for the time they are on their way.
 
@@ -68,12 +84,14 @@ def command(
     batching = {"on": (True,), "off": (False,), "both": (True, False)}[tx_batching]
     try:
         rows = list(
-            forward_trial.conduct(topology, size, flows, batching, seconds, lambda text: click.echo(text, err=True))
+            forward_trial.conduct(
+                topology, size, flows, batching, seconds, lambda text: click.echo(text, err=True), port_kind
+            )
         )
     except (SegmentError, RosterError) as error:
         raise ZonetrackError(str(error)) from error
     if as_json or as_json_before:
-        parameters = {"topology": topology, "size": size, "seconds": seconds}
+        parameters = {"topology": topology, "size": size, "port": port_kind, "seconds": seconds}
         click.echo(json.dumps({"scenario": "forward", **parameters, "rows": rows}))
     else:
         show(rows)

@@ -29,6 +29,8 @@ from ..kernels import jit, poll
 from ..kernels.words import ZERO, u64
 from ..service import crew, rules_compile, rules_text, warmup
 from ..service.ports.packet import PacketPort
+from ..service.ports.prompt import PromptPort
+from ..service.ports.xdp import XdpPort
 from ..service.rules import Names
 from ..shm import port, roster, segment
 from ..shm.layout import DESCRIPTOR, FRAME_SLOT_BYTES, TIMESPEC, VERDICT, FrameFlag, Kind
@@ -49,6 +51,12 @@ RULES = {
 }
 TOPOLOGIES = tuple(RULES)
 SHARED = {"pp": (), "pv": ("lab",), "pvp": ("lab",), "vv": ("first", "lab")}
+PORT_KINDS: dict[str, Callable[[str, int], Any]] = {
+    "blocks": lambda device, ring_mb: PacketPort(device, ring_mb=ring_mb),
+    "low": lambda device, ring_mb: PromptPort(device, ring_mb=ring_mb),
+    "xdp": lambda device, ring_mb: XdpPort(device, ring=min(1 << 14, ring_mb << 9)),
+}
+"""Packet sockets, such of low latency, sockets of AF_XDP: each opens an end of a wire, with memory of so many MiB."""
 BATCH = 32
 BATCH_CLIENT = 256
 SLOTS = 1024
@@ -82,19 +90,23 @@ class Row:
 class Stage:
     """The ports, the wires and the table of a topology."""
 
-    def __init__(self, topology: str, size: int, house: contextlib.ExitStack) -> None:
+    def __init__(self, topology: str, size: int, house: contextlib.ExitStack, port_kind: str = "blocks") -> None:
         """Set it up.
 
         Args:
             topology: of TOPOLOGIES.
             size: of a frame on the wire, with its frame check sequence.
             house: everything is open until its end.
+            port_kind: of PORT_KINDS, by which the gateway has its ends of the wires.
         """
         self.topology, self.frame_bytes = topology, size - 4
         self.instance = f"forward-{os.getpid()}"
         self.table = segment.anonymous(Geometry(connections=1 << 14))
         self.source: PacketPort | None = None
         self.sink: PacketPort | None = None
+        by = PORT_KINDS[port_kind]
+        # who waits for a block himself cannot tell how soon a packet came
+        sink = PacketPort if port_kind == "blocks" else PromptPort
         made: list[Any] = []
         if topology != "vv":
             spaces = [Namespace() for _ in range(3)]
@@ -105,13 +117,13 @@ class Stage:
             with outside.entered():
                 self.source = house.enter_context(PacketPort("source", ring_mb=1))
             with gateway.entered():
-                made.append(house.enter_context(PacketPort("in", ring_mb=64)))
+                made.append(house.enter_context(by("in", 64)))
             if topology != "pv":
                 wire(gateway, "out", beyond, "sink")
                 with gateway.entered():
-                    made.append(house.enter_context(PacketPort("out", ring_mb=1)))
+                    made.append(house.enter_context(by("out", 1)))
                 with beyond.entered():
-                    self.sink = house.enter_context(PacketPort("sink", ring_mb=64))
+                    self.sink = house.enter_context(sink("sink", ring_mb=64))
         for name in SHARED[topology]:
             made.append(house.enter_context(port.create(self.instance, name, slots=SLOTS)))
         self.queues = Queues(made)
@@ -338,6 +350,7 @@ def conduct(
     batching: tuple[bool, ...],
     seconds: float,
     say: Callable[[str], None],
+    port_kind: str = "blocks",
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each number of flows and each way of sending.
 
@@ -348,9 +361,10 @@ def conduct(
         batching: whether frames wait for each other.
         seconds: of each run.
         say: told what is under way.
+        port_kind: of PORT_KINDS.
     """
     with contextlib.ExitStack() as house:
-        stage = Stage(topology, size, house)
+        stage = Stage(topology, size, house, port_kind)
         for number in flows:
             for on in batching:
                 row = Row(number, on)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from zonetrack.clients import forward_command, load
+from zonetrack.clients import forward_command, forward_trial, load
 
 
 def run(*words):
@@ -41,3 +41,8 @@ def test_what_is_wrong_is_said(words, said):
 
 def test_figures_are_short():
     assert [forward_command.text(one) for one in (1234.5, 12.34, 7, "on", None)] == ["1,234", "12.3", "7", "on", ""]
+
+
+def test_what_is_offered_is_what_there_is():
+    assert forward_command.PORT_KINDS == tuple(forward_trial.PORT_KINDS)
+    assert forward_command.TOPOLOGIES == forward_trial.TOPOLOGIES

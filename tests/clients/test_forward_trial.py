@@ -33,6 +33,16 @@ def test_packets_go_through_and_are_tracked(stage):
     assert live == (14 if stage.topology == "pvp" else 7)
 
 
+@pytest.mark.parametrize("port_kind", ["low", "xdp"])
+def test_packets_go_through_wires_of_other_kinds(port_kind):
+    wires.need()
+    with contextlib.ExitStack() as house:
+        stage = Stage("pp", 64, house, port_kind)
+        figures = stage.run(Row(7, True), SECONDS)
+        assert figures["received"] > 0 and figures["unaccounted"] == 0
+        assert stage.queues.records["rx_packets"][0] > 0
+
+
 @pytest.mark.parametrize("stage", ["vv"], indirect=True)
 def test_a_rate_is_kept(stage):
     figures = stage.run(Row(5, True), SECONDS, rate=400.0)
