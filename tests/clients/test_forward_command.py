@@ -44,5 +44,5 @@ def test_figures_are_short():
 
 
 def test_what_is_offered_is_what_there_is():
-    assert forward_command.PORT_KINDS == tuple(forward_trial.PORT_KINDS)
+    assert tuple(forward_trial.PORT_KINDS) == forward_command.PORT_KINDS
     assert forward_command.TOPOLOGIES == forward_trial.TOPOLOGIES
