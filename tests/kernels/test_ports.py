@@ -1,13 +1,20 @@
 """Ports of unlike kinds in one loop: what comes from one goes out of another, and what has to wait is not forgotten."""
 
+import contextlib
+
 import fragmented
+import pytest
 from ports import Lab, datagrams, receive, send, udp
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from wired import Gateway
+from wired import Devices, Gateway
+from wires import Wires, run
 from zonetrack.kernels import ports
 from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.words import u64
+from zonetrack.service.ports.packet import PacketPort
+from zonetrack.service.ports.prompt import PromptPort
+from zonetrack.service.ports.xdp import XdpPort
 from zonetrack.shm.layout import NO_TAG, FrameFlag
 from zonetrack.shm.reasons import Reason
 
@@ -105,3 +112,23 @@ def test_a_port_of_clients_needs_no_release():
         send(client, datagrams(2))
         assert lab.poll() == 2
         assert lab.ring(0)["consumed"] == 2
+
+
+@pytest.mark.parametrize("kind", [PacketPort, PromptPort, XdpPort])
+def test_a_worker_outlives_its_interfaces_and_what_cannot_go_is_counted(kind):
+    with contextlib.ExitStack() as house:
+        wires = house.enter_context(Wires(2))
+        made = [kind(f"near{number}") for number in range(2)]
+        gateway = house.enter_context(Devices(made, "in_port=near0 actions=output:near1"))
+        run("ip", "link", "del", "near1")
+        for _ in range(2):
+            wires.send(datagrams(30))
+            gateway.take(30)
+            gateway.loop.look()
+        there = gateway.queues.records[1]
+        assert there["tx_failed"] > 0 and there["tx_packets"] + there["tx_full"] == 60
+        run("ip", "link", "del", "near0")
+        gateway.poll()
+        gateway.take_over()
+        gateway.loop.look()
+        assert gateway.poll() == 0
