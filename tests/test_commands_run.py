@@ -52,6 +52,7 @@ HERE = {
 ROWS = (
     Row("load dump", "a million connections", "--connections 2000 --rounds 1"),
     Row("load scan --threads", "hundreds of thousands of connections", "--connections 2000"),
+    Row("load forward", "takes ten seconds, and root", "--topology vv --seconds 0.1"),
     Row("load events", "takes half a minute", "--connections 500"),
     Row("serve", "interfaces of a gateway, and a service of its own", "--check-config"),
     Row("export", "collectors elsewhere", instead=HERE),
