@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+from pathlib import Path
 
 import firewalls
 import fragmented
@@ -97,6 +98,19 @@ def test_packets_are_tracked_and_go_on_as_they_came():
         assert record["rx_bytes"] == record["tx_bytes"] == 40 * 48
         assert record["rx_sizes"].sum() == record["bursts"] and record["tx_sizes"].sum() == record["batches"] >= 2
         assert (record["tx_failed"], record["rx"].view(QUEUED)["unanswered"]) == (0, 0)
+
+
+def test_packets_of_ipv6_go_through_the_same_queue():
+    with host() as one:
+        Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6").write_text("0")
+        firewalls.queue("OUTPUT", 5, match="udp", six=True)
+        near, far = (one.house.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) for _ in range(2))
+        far.bind(("::1", 0))
+        far.settimeout(TIMEOUT_S)
+        near.sendto(b"six", far.getsockname())
+        one.devices.take(1)
+        assert far.recv(100) == b"six"
+        assert one.devices.worker.counter(Reason.INSERT) == 1
 
 
 def test_what_no_rule_lets_go_on_is_dropped_and_only_that():

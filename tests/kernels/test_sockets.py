@@ -1,6 +1,7 @@
 """System calls from inside a kernel: sleeping until a descriptor has something, and what a packet socket is told to send."""
 
 import os
+import socket
 
 import numpy as np
 from wires import Wires
@@ -32,6 +33,29 @@ def test_a_sleep_ends_with_what_comes_and_says_what_it_was():
     assert polled["came"].tolist() == [POLLIN, POLLHUP]
     for descriptor in (reader, writer, other):
         os.close(descriptor)
+
+
+@kernel
+def receive_many(descriptor, headers, count):
+    """Receive."""
+    return sockets.receive_many(descriptor, headers, count)
+
+
+def test_messages_are_received_together_each_by_its_header():
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    for message in (b"one", b"three", b"five", b"seven"):
+        far.send(message)
+    buffers, vectors, headers = np.zeros((3, 16), "u1"), np.zeros((3, 2), "u8"), np.zeros((3, 8), "u8")
+    vectors[:, 0], vectors[:, 1] = [one.ctypes.data for one in buffers], 16
+    headers[:, 2], headers[:, 3] = [one.ctypes.data for one in vectors], 1
+    at = u64(near.fileno()), u64(headers.ctypes.data), u64(3)
+    assert receive_many(*at) == 3
+    assert (headers[:, 7] & 0xFFFFFFFF).tolist() == [3, 5, 4]
+    assert [bytes(one).rstrip(b"\0") for one in buffers] == [b"one", b"three", b"five"]
+    assert receive_many(*at) == 1 and bytes(buffers[0][:5]) == b"seven"
+    assert receive_many(*at) == 0
+    near.close()
+    far.close()
 
 
 def test_sending_says_whether_the_system_took_it():

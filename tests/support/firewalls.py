@@ -23,7 +23,7 @@ def need():
         namespace.close()
 
 
-def queue(chain, first, last=None, match="", bypass=False):
+def queue(chain, first, last=None, match="", bypass=False, six=False):
     """Put packets of a chain of this namespace into queues.
 
     Args:
@@ -31,9 +31,10 @@ def queue(chain, first, last=None, match="", bypass=False):
         first, last: numbers of the queues.
         match: ``udp``, ``tcp`` or ``icmp``: only those.
         bypass: whether they go on while nobody listens.
+        six: whether it is IPv6 instead of IPv4.
     """
     last = first if last is None else last
-    for words in (_nft(chain, first, last, match, bypass), _iptables(chain, first, last, match, bypass)):
+    for words in (_nft(chain, first, last, match, bypass, six), _iptables(chain, first, last, match, bypass, six)):
         if _ask(words):
             return
     raise AssertionError("the firewall takes no rule")
@@ -53,18 +54,25 @@ def count_mark(mark):
     return seen
 
 
-def _nft(chain, first, last, match, bypass=False):
+def _nft(chain, first, last, match, bypass=False, six=False):
     told = f"queue flags bypass to {first}-{last}" if bypass else f"queue to {first}-{last}"
     only = f"meta l4proto {match}" if match else ""
     hook = f"type filter hook {chain.lower()} priority 0;"
-    return (
-        "nft",
-        f"add table ip queued; add chain ip queued {chain} {{ {hook} }}; add rule ip queued {chain} {only} {told}",
-    )
+    family = "ip6" if six else "ip"
+    made = f"add table {family} queued; add chain {family} queued {chain} {{ {hook} }};"
+    return ("nft", f"{made} add rule {family} queued {chain} {only} {told}")
 
 
-def _iptables(chain, first, last, match, bypass=False):
-    words = ["iptables-legacy", "-w", "-A", chain, *(("-p", match) if match else ()), "-j", "NFQUEUE"]
+def _iptables(chain, first, last, match, bypass=False, six=False):
+    words = [
+        "ip6tables-legacy" if six else "iptables-legacy",
+        "-w",
+        "-A",
+        chain,
+        *(("-p", match) if match else ()),
+        "-j",
+        "NFQUEUE",
+    ]
     words += ["--queue-balance", f"{first}:{last}"] if last != first else ["--queue-num", str(first)]
     return (*words, *(("--queue-bypass",) if bypass else ()))
 
