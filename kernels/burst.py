@@ -7,6 +7,8 @@ Four stages over the burst, so that memory is fetched for many packets while few
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
     track     each packet in order: find and lock, judge, update, unlock; or make a record
 
+In its turn a packet whose effect is known in advance goes a short way (kernels/predicted), any other the whole one.
+
 A fragment waits for the rest of its datagram (kernels/reassembly), and the one that makes it whole is tracked in its stead.
 
 A later packet of a burst sees what an earlier one did: only ``track`` decides, the stages before it (kernels/stages) give
@@ -37,6 +39,7 @@ from . import (
     memory,
     nat,
     outcome,
+    predicted,
     reassembly,
     samples,
     sequences,
@@ -57,6 +60,10 @@ MAKE_ROUNDS_MAX = 4
 
 FORESEEN, MISSED, APPEARED = ZERO, ONE, u64(2)
 """What became of a packet, seen from its glance."""
+
+_HAS_MISSED, _NOTHING_MADE, _PATIENT, _IS_VALID = ONE, u64(2), u64(4), u64(8)
+"""Bits of what a burst has come to."""
+_VALID_SHIFT = u64(3)
 
 _VERDICT_SIZE, _FRAME_SIZE = u64(VERDICT_BYTES), u64(FRAME_BYTES)
 _TRANSLATED = u64(CtState.SNAT) | u64(CtState.DNAT)
@@ -280,6 +287,56 @@ def _track(views, frames, i, count, nothing_made, now_ms, verdict_address):
 
 
 @kernel
+def _turn(views, frames, i, count, so_far, now_ms, verdict_address):
+    """The turn of packet ``i``: make room for what it may delete, track it, do what was asked, note what was wrong.
+
+    Args:
+        views, frames, count, now_ms: as for `track_burst`.
+        i: u64, its place in the burst.
+        so_far: u64, what the turns before it came to: _NOTHING_MADE, _PATIENT.
+        verdict_address: u64, out, VERDICT.
+
+    Returns:
+        u64, ``so_far`` as it is now, with _HAS_MISSED and _IS_VALID of this packet.
+    """
+    memory.apart()
+    at = verdict_address
+    nothing_made = so_far & _NOTHING_MADE != ZERO
+    missed = ZERO
+    has_room = True
+    if delete_list.is_crowded(views):
+        if so_far & _PATIENT != ZERO:
+            delete_list.run(views)
+            if delete_list.is_crowded(views):
+                so_far &= ~_PATIENT  # its lines wait for a lock: once in a burst is enough
+        has_room = delete_list.has_room(views)
+    if not has_room:
+        refuse(parsed_of(views, i), at, u64(Reason.BUSY))
+    else:
+        action = _action_of(frames, i)
+        if action != ZERO:
+            commit.foresee(views, frames, i, count)
+            actions.force(views, action, i)
+        how = _track(views, frames, i, count, nothing_made, now_ms, at)
+        if action != ZERO:
+            actions.apply(views, action, at)
+        if how == MISSED:
+            missed = _HAS_MISSED
+            nothing_made = nothing_made and u64(verdict_at(at).flags) == ZERO
+        elif how == APPEARED:
+            nothing_made = False  # what a glance did not see may be there now: this burst has seen it
+    said = memory.le16(at)  # ct_state and reason
+    if said & _TRANSLATED != ZERO and reassembly.has_whole(views):
+        reassembly.send_on(views, frames, i, at)
+        said = memory.le16(at)
+    if said > LOW_8:
+        incidents.note(views, frame_of(frames, i), i, now_ms, at)
+    valid = _IS_VALID if said & u64(CtState.INV) == ZERO else ZERO
+    made = _NOTHING_MADE if nothing_made else ZERO
+    return (so_far & _PATIENT) | made | missed | valid
+
+
+@kernel
 def track_burst(views, frames, count, now_ms, verdicts):
     """Track a burst of frames, and say of each what shall become of it.
 
@@ -311,48 +368,26 @@ def track_burst(views, frames, count, now_ms, verdicts):
         stages.fetch(views, u64(i))
     valid = ZERO
     missed = ZERO
+    predicted_ = ZERO
     bytes_ = ZERO
-    nothing_made = True
-    patient = True
+    so_far = _NOTHING_MADE | _PATIENT
     for i in range(count):
         if u64(i) + AHEAD < count:
             stages.fetch(views, u64(i) + AHEAD)
         at = verdicts + u64(i) * _VERDICT_SIZE
-        has_room = True
-        if delete_list.is_crowded(views):
-            if patient:
-                delete_list.run(views)
-                patient = not delete_list.is_crowded(views)  # else its lines wait for a lock: once in a burst is enough
-            has_room = delete_list.has_room(views)
-        if not has_room:
-            refuse(parsed_of(views, u64(i)), at, u64(Reason.BUSY))
+        if predicted.follow(views, u64(i), now_ms, at):
+            predicted_ += ONE
         else:
-            action = _action_of(frames, u64(i))
-            if action != ZERO:
-                commit.foresee(views, frames, u64(i), count)
-                actions.force(views, action, u64(i))
-            how = _track(views, frames, u64(i), count, nothing_made, now_ms, at)
-            if action != ZERO:
-                actions.apply(views, action, at)
-            if how == MISSED:
-                missed += ONE
-                nothing_made = nothing_made and u64(verdict_at(at).flags) == ZERO
-            elif how == APPEARED:
-                nothing_made = False  # what a glance did not see may be there now: this burst has seen it
+            so_far = _turn(views, frames, u64(i), count, so_far, now_ms, at)
+            missed += so_far & _HAS_MISSED
+            valid += (so_far >> _VALID_SHIFT) & ONE
         bytes_ += u64(parsed_of(views, u64(i)).ip_bytes)
-        said = memory.le16(at)  # ct_state and reason
-        if said & _TRANSLATED != ZERO and reassembly.has_whole(views):
-            reassembly.send_on(views, frames, u64(i), at)
-            said = memory.le16(at)
-        if said & u64(CtState.INV) == ZERO:
-            valid += ONE
-        if said > LOW_8:
-            incidents.note(views, frame_of(frames, u64(i)), u64(i), now_ms, at)
     zones.return_credit(views)
     intents.done(views)  # a record that was looked at in vain is still named by the last step
     if reassembly.has_whole(views):
         reassembly.decide(views, verdicts)
     counters.add(views, Reason.PACKETS, count)
+    counters.add(views, Reason.HIT, predicted_)
     counters.add(views, Reason.MISS, missed)
     counters.add(views, Reason.BYTES, bytes_)
-    return valid
+    return valid + predicted_

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from ..shm.layout import FRAME, FRAME_BYTES, LINE_BYTES, PARSED, PARSED_BYTES, CtState, PacketKind
 from ..shm.reasons import Reason
-from . import endpoints, entries, index, memory, packet, segments, tuples, zones
-from .jit import inlined
+from . import endpoints, entries, index, memory, packet, plain, segments, tuples, zones
+from .jit import inlined, kernel
 from .words import ONE, ZERO, u64
 
 AHEAD = u64(6)
@@ -57,25 +57,35 @@ def key_of(views, i, kind):
     return at + (tuples.PARSED_INNER_KEY if kind == ERROR else tuples.PARSED_KEY)
 
 
+@kernel
+def _parse(views, frame, i, zone, settings, kept):
+    """Parse any frame, if what is known of it was not kept, and hash its key."""
+    memory.apart()
+    parsed = parsed_of(views, i)
+    if kept != ZERO:
+        tuples.set_zone(key_of(views, i, ZERO), zone)
+    else:
+        packet.parse(frame, zone, settings, parsed)
+    parsed.plain = ZERO
+    if u64(parsed.reason) == _NONE:
+        parsed.hash = tuples.hash_key(views, key_of(views, i, u64(parsed.kind)))
+
+
 @inlined
 def parse(views, frames, i):
     """Parse frame ``i`` and hash its key."""
     parsed = parsed_of(views, i)
     frame = frame_of(frames, i)
     zone = u64(frame.zone)
-    if u64(parsed.kept) != ZERO:
-        tuples.set_zone(key_of(views, i, ZERO), zone)
-    else:
-        settings = zones.settings_of(views, zone)
-        packet.parse(frame, zone, settings, parsed)
+    kept = u64(parsed.kept)
+    settings = zones.settings_of(views, zone)
     parsed.zone = zone
     parsed.candidate = ZERO
     parsed.foreseen = ZERO
     parsed.kept = ZERO
     parsed.line = ZERO
-    if u64(parsed.reason) != _NONE:
-        return
-    parsed.hash = tuples.hash_key(views, key_of(views, i, u64(parsed.kind)))
+    if kept != ZERO or not plain.read(views, frame, zone, settings, views.parsed + i * _PARSED_SIZE):
+        _parse(views, frame, i, zone, settings, kept)
 
 
 @inlined

@@ -22,7 +22,7 @@ PARSED_INNER_KEY = offset(PARSED, "inner_key")
 LAST = u64(8 * (KEY_WORDS - 1))
 """Offset of the word that holds ports, zone, protocol and family; it is never 0 in a key."""
 _WORD_1, _WORD_2, _WORD_3 = u64(8), u64(16), u64(24)
-_FINAL = u64(0x9E3779B97F4A7C15)
+FINAL = u64(0x9E3779B97F4A7C15)
 
 
 @inlined
@@ -32,7 +32,7 @@ def hash_key(views, key):
     low = mix(memory.read64(key) ^ secret[0], memory.read64(key + _WORD_1) ^ secret[1])
     high = mix(memory.read64(key + _WORD_2) ^ secret[2], memory.read64(key + _WORD_3) ^ secret[3])
     # the last word too goes through two products: after one, its top bits would move few bits of the hash
-    return mix(mix(low ^ secret[1], high ^ secret[3] ^ memory.read64(key + LAST)) ^ secret[0], _FINAL ^ secret[2])
+    return mix(mix(low ^ secret[1], high ^ secret[3] ^ memory.read64(key + LAST)) ^ secret[0], FINAL ^ secret[2])
 
 
 @inlined

@@ -1,0 +1,230 @@
+"""Header prediction: what most segments do to their connection, known before anything is asked about it.
+
+Data and acknowledgments of an established connection are nearly all that a tracker sees.  For them each branch of
+kernels/burst, track, tcp and tcp_window is known in advance, so here stands what is left of those rooms: one test of all
+that must hold, then arithmetic without branches, then stores.
+
+    packet       plain (kernels/plain), and its glance named a record
+    zone         as it was at the glance
+    record       LIVE, with the packet's key, not expired
+    status       a reply was seen, assured; not translated, not torn, not `ovs`, no helper, no timeout that stays
+    state        ESTABLISHED: an ACK leaves it there, whichever way it goes
+    numbers      both sides are known, and all four bounds hold
+
+Where any does not hold nothing was changed, and the packet goes the whole way, which decides anew.  Where all do, record
+and verdict are byte for byte what the whole way would have left: tests/kernels/test_predicted.py sends everything both ways.
+
+Who may: as kernels/burst.  The record's lock is held between the look at its life and the last store.
+
+Ordering
+    A3  acquire life under the record's lock, as in kernels/index
+
+Source: Van Jacobson, "4BSD TCP header prediction", 1990.  Bounds I to IV: kernels/tcp_window; each is a sign there, and the
+four signs are tested at once here.
+"""
+
+from __future__ import annotations
+
+from ..shm.layout import (
+    ENTRY,
+    MAX_RETRANS_SHIFT,
+    PARSED,
+    PARSED_BYTES,
+    TCP_PEER,
+    TCP_PEERS,
+    CtState,
+    Life,
+    Status,
+    Step,
+    VerdictFlag,
+    Way,
+    offset,
+)
+from . import entries, intents, locks, memory, timeouts, zones
+from .index import ABSENT
+from .jit import inlined
+from .outcome import term
+from .stages import parsed_at
+from .tcp_states import ASSURES, LIVE, STEPS, Handling, Segment, Tcp, handling_of, new_state
+from .tcp_window import ACK_WINDOW_MIN, MAXACK_KNOWN, RETRANSMISSIONS_MAX, UNACKNOWLEDGED
+from .timeouts import Timeout
+from .tuples import ENTRY_KEY, LAST, PARSED_KEY
+from .words import EIGHT, FOUR, HALF_32, LOW_8, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, seq_after, u64
+
+_FORTY_EIGHT, _SIXTY_THREE = u64(48), u64(63)
+_PARSED_SIZE = u64(PARSED_BYTES)
+_KEY_1, _KEY_3 = u64(8), u64(24)
+
+# ------------------------------------------------------------------------------------------------ what must hold
+_FORBIDDEN = (
+    Status.TORN
+    | Status.HELPER
+    | Status.FIXED_TIMEOUT
+    | Status.RELATED
+    | Status.OVS
+    | Status.SOURCE_NAT
+    | Status.DESTINATION_NAT
+    | Status.SEQUENCE_OFFSETS
+)
+_NEEDED = Status.SEEN_REPLY | Status.ASSURED
+_STATE_SHIFT, _POLICY_SHIFT = 16, u64(24)
+_OUTLINE_MASK = u64(_FORBIDDEN | _NEEDED | 0xFF << _STATE_SHIFT)
+_OUTLINE_WANTED = u64(_NEEDED | Tcp.ESTABLISHED << _STATE_SHIFT)
+_ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
+for _way in Way:
+    _step = u64(STEPS[Tcp.ESTABLISHED, _way, Segment.ACK])
+    assert handling_of(_step) == Handling.FOLLOW and new_state(_step) == Tcp.ESTABLISHED
+    assert _step & u64(0xFF << 16) == ASSURES | LIVE
+assert Status.ORIG_IS_HIGH == 1 and Way.REPLY == 1 and Life.LIVE == 2
+
+# ------------------------------------------------------------------------------------------------ where it stands
+_SEQ, _PAYLOAD_BYTES = offset(PARSED, "seq"), offset(PARSED, "payload_bytes")
+_PEER_BYTES = u64(TCP_PEER.itemsize)
+_MAXWIN, _SCALE = offset(TCP_PEER, "maxwin"), offset(TCP_PEER, "scale")
+_LAST = offset(TCP_PEERS, "last_seq")
+_LAST_END, _RETRANSMISSIONS = _LAST + EIGHT, _LAST + SIXTEEN
+_PACKETS, _BYTES = offset(ENTRY, "packets"), offset(ENTRY, "bytes")
+assert offset(TCP_PEER, "end") == 0 and offset(TCP_PEER, "maxend") == 4 and offset(TCP_PEER, "maxack") == _MAXWIN + FOUR
+assert offset(TCP_PEER, "flags") == _SCALE + ONE and offset(TCP_PEERS, "last_ack") == _LAST + FOUR
+assert offset(TCP_PEERS, "last_end") == _LAST_END and offset(TCP_PEERS, "last_win") == _LAST_END + FOUR
+assert offset(TCP_PEERS, "last_way") == _LAST_END + u64(6) and offset(TCP_PEERS, "last_segment") == _LAST_END + u64(7)
+assert offset(TCP_PEERS, "retransmissions") == _RETRANSMISSIONS
+_UNACKNOWLEDGED, _MAXACK_KNOWN = UNACKNOWLEDGED << EIGHT, MAXACK_KNOWN << EIGHT
+"""Flags beside the scale, in one word with it."""
+_ALL_BUT_UNACKNOWLEDGED = LOW_32 ^ _UNACKNOWLEDGED
+_ACK_SEGMENT = u64(Segment.ACK) << u64(56)
+_ALL_BUT_SEGMENT = (ONE << u64(56)) - ONE
+
+# ------------------------------------------------------------------------------------------------ what is said
+_ESTABLISHED, _MAX_RETRANS = u64(Timeout.TCP_ESTABLISHED), u64(Timeout.TCP_MAX_RETRANS)
+_UNACKNOWLEDGED_CAP = u64(Timeout.TCP_UNACKNOWLEDGED)
+_SAID = u64(CtState.TRK | CtState.EST) | (u64(VerdictFlag.COMMITTED | VerdictFlag.ASSURED) << u64(24))
+_SAID |= (u64(6) << _FORTY_EIGHT) | (u64(Tcp.ESTABLISHED) << u64(56))
+_SAID_OF_REPLY = u64(CtState.RPL) | (ONE << SIXTEEN)
+
+
+@inlined
+def _advance(parsed, entry, way, settings):
+    """Follow a segment in a record whose lock is held.
+
+    Returns:
+        u64, the term of the record's expiry; 0 when a bound does not hold, and nothing was written.
+    """
+    protocol = entry + entries.PROTOCOL
+    sender = protocol + way * _PEER_BYTES
+    receiver = protocol + (ONE - way) * _PEER_BYTES
+    # each word as one load, and below as one store: of narrower ones the next load would have to wait
+    sent, known, marks = memory.le64(sender), memory.le64(sender + _MAXWIN), memory.le32(sender + _SCALE)
+    granted, its_known, its_marks = (
+        memory.le64(receiver),
+        memory.le64(receiver + _MAXWIN),
+        memory.le32(receiver + _SCALE),
+    )
+    end_before, maxend, maxwin, maxack = sent & LOW_32, sent >> THIRTY_TWO, known & LOW_32, known >> THIRTY_TWO
+    its_end, its_maxend, its_maxwin = granted & LOW_32, granted >> THIRTY_TWO, its_known & LOW_32
+    seq, ack, win = u64(parsed.seq), u64(parsed.ack), u64(parsed.win)
+    end = (seq + u64(parsed.payload_bytes)) & LOW_32
+    wrong = (maxend - seq) | (end - end_before + its_maxwin) | (its_end - ack)  # I, II, III
+    wrong |= ack - its_end + max(maxwin, ACK_WINDOW_MIN)  # IV
+    unknown = (maxwin - ONE) | (its_maxwin - ONE)
+    if (wrong & HALF_32) | (unknown >> _SIXTY_THREE) != ZERO:
+        return ZERO
+
+    scaled = (win << (marks & LOW_8)) & LOW_32
+    maxwin = max(maxwin, scaled)
+    has_advanced = seq_after(end, end_before)
+    end_now = end if has_advanced else end_before
+    marks |= _UNACKNOWLEDGED if has_advanced else ZERO
+    is_latest = seq_after(ack, maxack) | (marks & _MAXACK_KNOWN == ZERO)
+    maxack = ack if is_latest else maxack
+    marks |= _MAXACK_KNOWN
+    its_maxwin = (its_maxwin + end - maxend) & LOW_32 if seq_after(end, maxend) else its_maxwin
+    edge = (ack + scaled) & LOW_32
+    reaches = seq_after(edge, its_maxend - ONE)
+    its_maxend = (edge + u64(scaled == ZERO)) & LOW_32 if reaches else its_maxend
+    its_marks &= _ALL_BUT_UNACKNOWLEDGED if ack == its_end else LOW_32
+    memory.set_le64(sender, end_now | (maxend << THIRTY_TWO))
+    memory.set_le64(sender + _MAXWIN, maxwin | (maxack << THIRTY_TWO))
+    memory.set_le32(sender + _SCALE, marks)
+    memory.set_le64(receiver, its_end | (its_maxend << THIRTY_TWO))
+    memory.set_le64(receiver + _MAXWIN, its_maxwin | (its_known & ~LOW_32))
+    memory.set_le32(receiver + _SCALE, its_marks)
+
+    numbers = seq | (ack << THIRTY_TWO)
+    about = end | (win << THIRTY_TWO) | (way << _FORTY_EIGHT)
+    differs = (memory.le64(protocol + _LAST) ^ numbers) | (
+        (memory.le64(protocol + _LAST_END) & _ALL_BUT_SEGMENT) ^ about
+    )
+    retransmissions = min(memory.byte(protocol + _RETRANSMISSIONS) + ONE, RETRANSMISSIONS_MAX)
+    retransmissions = retransmissions if differs == ZERO else ZERO
+    memory.set_le64(protocol + _LAST, numbers)
+    memory.set_le64(protocol + _LAST_END, about | _ACK_SEGMENT)
+    memory.set_byte(protocol + _RETRANSMISSIONS, retransmissions)
+
+    cap = _ESTABLISHED
+    if win == ZERO:
+        cap = _MAX_RETRANS
+    if (marks | its_marks) & _UNACKNOWLEDGED != ZERO:
+        cap = _UNACKNOWLEDGED_CAP
+    if retransmissions >= (settings >> u64(MAX_RETRANS_SHIFT)) & LOW_8:
+        cap = _MAX_RETRANS
+    return term(_ESTABLISHED, cap)
+
+
+@inlined
+def follow(views, i, now_ms, verdict_address):
+    """Follow packet ``i`` of a burst, if what it does is known.
+
+    Args:
+        views: record of shm.views.
+        i: u64, its place in the burst.
+        now_ms: u64.
+        verdict_address: u64, out, VERDICT.
+
+    Returns:
+        Whether it was, its verdict is written and its connection kept up; if not, nothing was changed.  The lock is
+        dropped either way; the own intent goes on naming the record as looked at.
+
+    Concurrency:
+        Beside any number of others.
+    """
+    at = views.parsed + i * _PARSED_SIZE
+    parsed = parsed_at(at)
+    record = u64(parsed.candidate) - ONE
+    zone = u64(parsed.zone)
+    if (u64(parsed.plain) == ZERO) | (record >= ABSENT - ONE):
+        return False
+    entry = entries.address(views, record)
+    if memory.le32(entry + entries.STATUS) & _OUTLINE_MASK != _OUTLINE_WANTED:
+        return False  # as it seems without its lock: most that are not established go no further
+    if zones.load_word(views, zone) != u64(parsed.zone_word):
+        return False
+    intents.set_record(views, record, Step.UPDATE)
+    if not memory.swap32(entry + entries.LOCK, ZERO, views.me):
+        return False
+    life = memory.acquire64(entry + entries.LIFE)  # A3
+    outline = entries.outline(entry)
+    key, own = at + PARSED_KEY, entry + ENTRY_KEY
+    # with the last word the family is IPv4's, and the words of which each key has zeros need no look
+    differs = (memory.read64(own + _KEY_1) ^ memory.le64(key + _KEY_1)) | ((life & LOW_8) ^ u64(Life.LIVE))
+    differs |= (memory.read64(own + _KEY_3) ^ memory.le64(key + _KEY_3)) | ((outline & _OUTLINE_MASK) ^ _OUTLINE_WANTED)
+    differs |= memory.read64(own + LAST) ^ memory.le64(key + LAST)
+    if (differs != ZERO) | (memory.read64(entry + entries.EXPIRY) <= now_ms):
+        locks.drop(entry + entries.LOCK)
+        return False
+    way = (outline & _ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
+    term_ = _advance(parsed, entry, way, zones.settings_of(views, zone))
+    if term_ == ZERO:
+        locks.drop(entry + entries.LOCK)
+        return False
+    length_ms = timeouts.term_ms(views, outline >> _POLICY_SHIFT, term_)
+    entries.set_expiry(views, record, entry, now_ms + length_ms)
+    packets, octets = entry + _PACKETS + (way << THREE), entry + _BYTES + (way << THREE)
+    memory.set_le64(packets, memory.le64(packets) + ONE)
+    memory.set_le64(octets, memory.le64(octets) + u64(parsed.ip_bytes))
+    mark = u64(entries.entry_at(entry).mark)
+    locks.drop(entry + entries.LOCK)
+    memory.set_le64(verdict_address, _SAID + way * _SAID_OF_REPLY + (zone << THIRTY_TWO))
+    memory.set_le64(verdict_address + EIGHT, record | (life & ~LOW_32))
+    memory.set_le64(verdict_address + SIXTEEN, mark | (min(length_ms, LOW_32) << THIRTY_TWO))
+    return True

@@ -1,0 +1,274 @@
+"""Header prediction: what the short way leaves is byte for byte what the whole way would have left, or nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import raw
+from bursts import Bench, frames_of
+from zonetrack.kernels import predicted, stages
+from zonetrack.kernels.jit import JIT
+from zonetrack.kernels.words import u64
+from zonetrack.shm import segment
+from zonetrack.shm.layout import ACTION, ENTRY, POLICY, VERDICT, ZONE, CtState, Region, Setting, Status
+from zonetrack.shm.reasons import Reason
+from zonetrack.shm.sizing import Geometry
+
+CONVERSATIONS = 100 if JIT else 4
+SEGMENTS = 60
+TIMESTAMP = bytes.fromhex("0101080a 00000001 00000002")
+SACKS = bytes.fromhex("0402")
+NOTHING_ASKED = np.zeros(1, ACTION)
+"""A frame with an action goes the whole way, even where nothing is asked."""
+ZONE_NUMBER = 2
+COUNTED = (Reason.PACKETS, Reason.HIT, Reason.MISS, Reason.INVALID, Reason.BYTES)
+
+
+class Pair:
+    """Two tables that get the same packets: one by the short way where it is open, one by the whole way."""
+
+    def __init__(self) -> None:
+        self.short, self.whole = (Bench(segment.anonymous(Geometry(300, 4, 125))) for _ in range(2))
+        self.taken = self.tried = 0
+
+    def set(self, region: Region, name: str, dtype: np.dtype, field: str, index: object, value: object) -> None:
+        """Set a field of an array in both tables."""
+        for bench in (self.short, self.whole):
+            bench.table.array(region, name, dtype)[field][index] = value
+
+    @staticmethod
+    def entries(bench: Bench) -> np.ndarray:
+        return bench.table.array(Region.ENTRIES, "entries", ENTRY)
+
+    def track(self, data: bytes, now_ms: int = 1000) -> np.void:
+        """Track a packet on both; returns the verdict, the same on both."""
+        short = self.short
+        frames, buffers = frames_of([data], ZONE_NUMBER)
+        verdicts = np.full(VERDICT.itemsize, 0xA5, "u1").view(VERDICT)
+        zero = u64(0)
+        stages.parse(short.views, u64(frames.ctypes.data), zero)
+        stages.locate(short.views, zero)
+        stages.glance(short.views, zero)
+        before = self.entries(short).tobytes()
+        taken = bool(predicted.follow(short.views, zero, u64(now_ms), u64(verdicts.ctypes.data)))
+        if not taken:
+            assert self.entries(short).tobytes() == before
+            assert verdicts.tobytes() == b"\xa5" * VERDICT.itemsize
+            verdicts = short.track(data, now_ms=now_ms, zone=ZONE_NUMBER, action=NOTHING_ASKED)
+        expected = self.whole.track(data, now_ms=now_ms, zone=ZONE_NUMBER, action=NOTHING_ASKED)
+        assert verdicts[0] == expected[0]
+        ours, theirs = self.entries(short), self.entries(self.whole)
+        for name in ENTRY.names:
+            assert np.array_equal(ours[name], theirs[name]), name
+        self.tried += 1
+        self.taken += taken
+        del buffers
+        return verdicts[0]
+
+    def open(self, opened: int = 100, answered: int = 500, options: bytes = b"", now_ms: int = 1000) -> None:
+        """Shake hands, and go on until the connection is assured."""
+        self.track(raw.tcp("S", opened, options=options), now_ms)
+        self.track(raw.tcp("SA", answered, opened + 1, reply=True, options=options), now_ms)
+        self.track(raw.tcp("A", opened + 1, answered + 1), now_ms)
+        self.track(raw.tcp("A", answered + 1, opened + 1, reply=True), now_ms)
+
+    def is_taken(self, data: bytes, now_ms: int = 1000) -> bool:
+        """Return whether a packet went the short way."""
+        before = self.taken
+        self.track(data, now_ms)
+        return self.taken > before
+
+
+@pytest.fixture
+def pair():
+    return Pair()
+
+
+def test_data_and_acknowledgments_go_the_short_way(pair):
+    pair.open()
+    for packet in (
+        raw.tcp("PA", 101, 501, payload=b"question"),
+        raw.tcp("A", 501, 109, reply=True),
+        raw.tcp("PA", 501, 109, reply=True, payload=b"answer"),
+        raw.tcp("A", 109, 507, options=TIMESTAMP),
+    ):
+        assert pair.is_taken(packet)
+    verdict = pair.track(raw.tcp("A", 507, 109, reply=True))
+    assert verdict["ct_state"] == CtState.TRK | CtState.EST | CtState.RPL
+    entry = pair.entries(pair.short)[verdict["record"]]
+    assert entry["packets"].tolist() == [4, 5]
+    pair.short.settle()
+
+
+def test_what_opens_or_ends_does_not(pair):
+    pair.open()
+    for packet in (
+        raw.tcp("S", 101),
+        raw.tcp("FA", 101, 501),
+        raw.tcp("A", 501, 102, reply=True),
+        raw.tcp("RA", 102, 501),
+    ):
+        assert not pair.is_taken(packet)
+
+
+def test_a_bound_that_breaks_is_decided_by_the_whole_way(pair):
+    pair.open()
+    far = 2**31 - 5
+    for seq, ack in ((101 + 8193, 501), (101 - 70000, 501), (101, 502), (101, 501 - 70000), (101 + far, 501)):
+        assert not pair.is_taken(raw.tcp("A", seq, ack))
+    assert pair.is_taken(raw.tcp("A", 101 + 8192, 501))  # the last that the other side granted
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        Status.TORN,
+        Status.HELPER,
+        Status.FIXED_TIMEOUT,
+        Status.RELATED,
+    ],
+)
+def test_unusual_connections_go_the_whole_way(pair, status):
+    pair.open()
+    for bench in (pair.short, pair.whole):
+        entries = pair.entries(bench)
+        entries["status"][entries["packets"][:, 0] > 0] |= np.uint16(status)
+    assert not pair.is_taken(raw.tcp("A", 101, 501))
+
+
+def test_an_expired_connection_is_not_followed(pair):
+    pair.open()
+    expiry = int(pair.entries(pair.short)["expiry_ms"].max())
+    assert pair.is_taken(raw.tcp("A", 101, 501), expiry - 1)
+    later = int(pair.entries(pair.short)["expiry_ms"].max())
+    assert not pair.is_taken(raw.tcp("A", 101, 501), later)
+    assert pair.short.counter(Reason.EXPIRED_ON_LOOKUP) == 1
+
+
+def test_sack_blocks_go_the_whole_way(pair):
+    pair.open(options=SACKS)
+    blocks = bytes.fromhex("0101050a") + bytes.fromhex("00000065 00000070")
+    assert not pair.is_taken(raw.tcp("A", 501, 101, reply=True, options=blocks))
+
+
+def test_lengths_of_a_policy_hold(pair):
+    pair.set(Region.CONTROL, "policies", POLICY, "timeout_ms", (0, slice(None)), 77_000)
+    pair.open()
+    assert pair.is_taken(raw.tcp("PA", 101, 501, payload=b"x"))
+    assert pair.track(raw.tcp("A", 501, 102, reply=True))["timeout_ms"] == 77_000
+
+
+def test_the_same_segment_again_and_again_cuts_the_timeout(pair):
+    pair.open()
+    same = raw.tcp("PA", 101, 501, payload=b"x")
+    left = [int(pair.track(same)["timeout_ms"]) for _ in range(300)]
+    assert left[0] == 300_000 and left[-1] == 300_000
+    acked = [int(pair.track(raw.tcp("A", 501, 102, reply=True))["timeout_ms"]) for _ in range(6)]
+    assert acked[0] == 432_000_000 and acked[-1] == 300_000
+    assert pair.taken >= 300
+
+
+def test_nothing_is_followed_where_the_zone_changed(pair):
+    pair.open()
+    data = raw.tcp("A", 101, 501)
+    frames, buffers = frames_of([data], ZONE_NUMBER)
+    views, zero = pair.short.views, u64(0)
+    for stage in (lambda: stages.parse(views, u64(frames.ctypes.data), zero), lambda: stages.locate(views, zero)):
+        stage()
+    stages.glance(views, zero)
+    pair.short.table.array(Region.CONTROL, "zones", ZONE)["word"][ZONE_NUMBER] += np.uint64(1 << 32)
+    verdicts = np.zeros(1, VERDICT)
+    assert not predicted.follow(views, zero, u64(1000), u64(verdicts.ctypes.data))
+    del buffers
+
+
+def test_a_lock_that_is_held_is_not_waited_for(pair):
+    pair.open()
+    data = raw.tcp("A", 101, 501)
+    frames, buffers = frames_of([data], ZONE_NUMBER)
+    views, zero = pair.short.views, u64(0)
+    stages.parse(views, u64(frames.ctypes.data), zero)
+    stages.locate(views, zero)
+    stages.glance(views, zero)
+    entries = pair.entries(pair.short)
+    (record,) = np.flatnonzero(entries["packets"][:, 0])
+    entries["lock"][record] = 200
+    before = entries.tobytes()
+    verdicts = np.zeros(1, VERDICT)
+    assert not predicted.follow(views, zero, u64(1000), u64(verdicts.ctypes.data))
+    assert entries.tobytes() == before
+    del buffers
+
+
+def conversation(random: np.random.Generator, port: int):
+    """Yield (frame, milliseconds that pass before it): segments of a conversation that mostly make sense."""
+    start = [int(random.choice([100, 2**32 - 50, 2**31 - 20])) for _ in range(2)]
+    options = [b"", SACKS, bytes.fromhex("030307"), bytes.fromhex("0402 030307 0101"), bytes.fromhex("03030e")]
+    offered = [options[int(random.integers(len(options)))] for _ in range(2)]
+    tcp = partial(raw.tcp, ports=(port, 80))
+    yield tcp("S", start[0], win=int(random.choice([0, 5000, 65535])), options=offered[0]), 0
+    yield tcp("SA", start[1], start[0] + 1, reply=True, win=int(random.integers(2**16)), options=offered[1]), 1
+    yield tcp("A", start[0] + 1, start[1] + 1), 1
+    sent = [start[0] + 1, start[1] + 1]
+    last = None
+    for _ in range(SEGMENTS):
+        if last is not None and random.random() < 0.15:
+            yield last, 3
+            continue
+        side = int(random.integers(2))
+        payload = bytes(int(random.choice([0, 0, 1, 7, 100])))
+        seq, ack = sent[side], sent[1 - side]
+        odd = random.random()
+        if odd < 0.05:
+            seq += int(random.choice([-1, 1, -200, 8192, 65535, -70000, 2**31, 2**31 - 1, int(random.integers(2**32))]))
+        elif odd < 0.1:
+            ack += int(random.choice([-1, 1, -100, -66001, -70000, 2**31, int(random.integers(2**32))]))
+        else:
+            sent[side] += len(payload)
+        flags = str(random.choice(["A"] * 140 + ["PA"] * 140 + ["AU"] * 9 + ["AEC", "P", "S", "SA", "FA", "R", "RA"]))
+        extra = [b"", b"", b"", b"", TIMESTAMP, TIMESTAMP, b"\1" * 4]
+        extra.append(
+            bytes.fromhex("0101050a") + (ack + 5 & 0xFFFFFFFF).to_bytes(4) + (ack + 9 & 0xFFFFFFFF).to_bytes(4)
+        )
+        last = tcp(
+            flags,
+            seq,
+            ack,
+            reply=bool(side),
+            win=int(random.choice([0, 1, 500, 8192, 65535])),
+            options=extra[int(random.integers(len(extra)))],
+            payload=payload,
+        )
+        yield last, int(random.choice([0, 0, 1, 1, 1000, 1000, 1000, 200_000]))
+
+
+def test_random_conversations(pair):
+    random = np.random.default_rng(7)
+    now_ms = 5000
+    usual = int(pair.short.table.array(Region.CONTROL, "zones", ZONE)["settings"][ZONE_NUMBER])
+    for number in range(CONVERSATIONS):
+        settings = usual ^ int(random.choice([0, 0, Setting.BE_LIBERAL, Setting.SEQ_CHECK, Setting.LOOSE]))
+        pair.set(Region.CONTROL, "zones", ZONE, "settings", ZONE_NUMBER, settings)
+        for data, passed_ms in conversation(random, 1000 + number):
+            now_ms += passed_ms
+            pair.track(data, now_ms)
+    assert pair.tried // 8 < pair.taken < pair.tried // 10 * 9
+    for bench in (pair.short, pair.whole):
+        bench.settle()
+
+
+def test_the_burst_takes_the_short_way(pair):
+    """A whole burst, by either way: verdicts, records and counters are the same."""
+    pair.open()
+    packets = [raw.tcp("PA", 101 + 3 * i, 501, payload=b"abc") for i in range(8)]
+    packets += [raw.tcp("A", 501, 125, reply=True), raw.tcp("FA", 125, 501)]
+    found, counted = [], []
+    for bench, action in ((pair.short, None), (pair.whole, NOTHING_ASKED)):
+        before = [bench.counter(reason) for reason in COUNTED]
+        found.append(bench.track(*packets, now_ms=2000, zone=ZONE_NUMBER, action=action))
+        counted.append([bench.counter(reason) - n for reason, n in zip(COUNTED, before, strict=True)])
+    assert found[0].tobytes() == found[1].tobytes()
+    assert np.array_equal(pair.entries(pair.short), pair.entries(pair.whole))
+    assert counted[0] == counted[1] == [10, 10, 0, 0, sum(len(packet) - 14 for packet in packets)]
