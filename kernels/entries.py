@@ -147,9 +147,8 @@ def set_expiry(views, record, entry, expiry_ms):
     The hint stands in the entry too, so the dense array is touched only when life really became shorter than it says.
     """
     memory.write64(entry + EXPIRY, expiry_ms)
-    units = due_units(expiry_ms)
-    if units < memory.read32(entry + HINT):
-        set_due(views, record, entry, units)
+    if expiry_ms // _DUE_UNIT < memory.read32(entry + HINT):
+        set_due(views, record, entry, due_units(expiry_ms))
 
 
 @inlined

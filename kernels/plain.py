@@ -16,7 +16,7 @@ does to its connection kernels/predicted may foretell.
 
 from __future__ import annotations
 
-from ..shm.layout import PARSED, FrameFlag, Link, PacketKind, Setting, offset
+from ..shm.layout import MAX_RETRANS_SHIFT, PARSED, FrameFlag, Link, PacketKind, Setting, offset
 from ..shm.reasons import Reason
 from . import checksum, memory
 from .endpoints import TCP
@@ -145,11 +145,12 @@ def read(views, frame, zone, settings, at):
         tells_nothing = memory.be32(start + _OPTIONS) == TIMESTAMP_ALONE
     is_plain = tells_nothing & (flags & _FLAGS_THAT_MATTER == _ONLY_ACK) & (settings & _ADAPTIVE == ZERO)
     is_plain = is_plain & (u64(frame.action) == ZERO)
+    mark = ONE | ((settings >> u64(MAX_RETRANS_SHIFT)) & LOW_8) << ONE if is_plain else ZERO
     memory.set_le64(at + _L4, start + _PORTS)
     memory.set_le64(at + _ICMP_WORD, ZERO)
     memory.set_le64(at + _SEQ, (first & LOW_32) | (last & ~LOW_32))
     memory.set_le64(at + _L4_BYTES, l4_bytes | ((l4_bytes - header) << THIRTY_TWO))
     memory.set_le64(at + _IP_BYTES, ip_bytes | (options << THIRTY_TWO))
     memory.set_le64(at + _WIN, (last & LOW_16) | (flags << SIXTEEN) | _TCP_4)
-    memory.set_le64(at + _HIGH_IS_SOURCE, u64(source > destination) | _KIND | (u64(is_plain) << THIRTY_TWO))
+    memory.set_le64(at + _HIGH_IS_SOURCE, u64(source > destination) | _KIND | (mark << THIRTY_TWO))
     return True

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from ..shm.layout import (
     ENTRY,
-    MAX_RETRANS_SHIFT,
     PARSED,
     PARSED_BYTES,
     TCP_PEER,
@@ -78,7 +77,8 @@ for _way in Way:
 assert Status.ORIG_IS_HIGH == 1 and Way.REPLY == 1 and Life.LIVE == 2
 
 # ------------------------------------------------------------------------------------------------ where it stands
-_SEQ, _PAYLOAD_BYTES = offset(PARSED, "seq"), offset(PARSED, "payload_bytes")
+_SEQ, _PAYLOAD_BYTES, _WIN = offset(PARSED, "seq"), offset(PARSED, "payload_bytes"), offset(PARSED, "win")
+assert offset(PARSED, "ack") == _SEQ + FOUR
 _PEER_BYTES = u64(TCP_PEER.itemsize)
 _MAXWIN, _SCALE = offset(TCP_PEER, "maxwin"), offset(TCP_PEER, "scale")
 _LAST = offset(TCP_PEERS, "last_seq")
@@ -91,9 +91,8 @@ assert offset(TCP_PEERS, "last_way") == _LAST_END + u64(6) and offset(TCP_PEERS,
 assert offset(TCP_PEERS, "retransmissions") == _RETRANSMISSIONS
 _UNACKNOWLEDGED, _MAXACK_KNOWN = UNACKNOWLEDGED << EIGHT, MAXACK_KNOWN << EIGHT
 """Flags beside the scale, in one word with it."""
-_ALL_BUT_UNACKNOWLEDGED = LOW_32 ^ _UNACKNOWLEDGED
+_UNACKNOWLEDGED_SHIFT = u64(int(_UNACKNOWLEDGED).bit_length() - 1)
 _ACK_SEGMENT = u64(Segment.ACK) << u64(56)
-_ALL_BUT_SEGMENT = (ONE << u64(56)) - ONE
 
 # ------------------------------------------------------------------------------------------------ what is said
 _ESTABLISHED, _MAX_RETRANS = u64(Timeout.TCP_ESTABLISHED), u64(Timeout.TCP_MAX_RETRANS)
@@ -104,8 +103,14 @@ _SAID_OF_REPLY = u64(CtState.RPL) | (ONE << SIXTEEN)
 
 
 @inlined
-def _advance(parsed, entry, way, settings):
+def _advance(at, entry, way, retransmissions_max):
     """Follow a segment in a record whose lock is held.
+
+    Args:
+        at: u64, address of its PARSED.
+        entry: u64, address of the ENTRY.
+        way: u64, Way of the segment.
+        retransmissions_max: u64, as the zone is set.
 
     Returns:
         u64, the term of the record's expiry; 0 when a bound does not hold, and nothing was written.
@@ -114,49 +119,50 @@ def _advance(parsed, entry, way, settings):
     sender = protocol + way * _PEER_BYTES
     receiver = protocol + (ONE - way) * _PEER_BYTES
     # each word as one load, and below as one store: of narrower ones the next load would have to wait
-    sent, known, marks = memory.le64(sender), memory.le64(sender + _MAXWIN), memory.le32(sender + _SCALE)
-    granted, its_known, its_marks = (
-        memory.le64(receiver),
-        memory.le64(receiver + _MAXWIN),
-        memory.le32(receiver + _SCALE),
-    )
+    numbers, win = memory.le64(at + _SEQ), memory.le16(at + _WIN)
+    seq, ack = numbers & LOW_32, numbers >> THIRTY_TWO
+    end = (seq + memory.le32(at + _PAYLOAD_BYTES)) & LOW_32
+    sent, known = memory.le64(sender), memory.le64(sender + _MAXWIN)
+    its_end, its_maxwin = memory.le64(receiver) & LOW_32, memory.le64(receiver + _MAXWIN) & LOW_32
     end_before, maxend, maxwin, maxack = sent & LOW_32, sent >> THIRTY_TWO, known & LOW_32, known >> THIRTY_TWO
-    its_end, its_maxend, its_maxwin = granted & LOW_32, granted >> THIRTY_TWO, its_known & LOW_32
-    seq, ack, win = u64(parsed.seq), u64(parsed.ack), u64(parsed.win)
-    end = (seq + u64(parsed.payload_bytes)) & LOW_32
     wrong = (maxend - seq) | (end - end_before + its_maxwin) | (its_end - ack)  # I, II, III
     wrong |= ack - its_end + max(maxwin, ACK_WINDOW_MIN)  # IV
     unknown = (maxwin - ONE) | (its_maxwin - ONE)
     if (wrong & HALF_32) | (unknown >> _SIXTY_THREE) != ZERO:
         return ZERO
 
+    marks = memory.le32(sender + _SCALE)
     scaled = (win << (marks & LOW_8)) & LOW_32
-    maxwin = max(maxwin, scaled)
     has_advanced = seq_after(end, end_before)
     end_now = end if has_advanced else end_before
-    marks |= _UNACKNOWLEDGED if has_advanced else ZERO
     is_latest = seq_after(ack, maxack) | (marks & _MAXACK_KNOWN == ZERO)
     maxack = ack if is_latest else maxack
-    marks |= _MAXACK_KNOWN
+    marks |= _MAXACK_KNOWN | (u64(has_advanced) << _UNACKNOWLEDGED_SHIFT)
+    memory.set_le64(sender, end_now | (maxend << THIRTY_TWO))
+    memory.set_le64(sender + _MAXWIN, max(maxwin, scaled) | (maxack << THIRTY_TWO))
+    memory.set_le32(sender + _SCALE, marks)
+
+    granted, its_known, its_marks = (
+        memory.le64(receiver),
+        memory.le64(receiver + _MAXWIN),
+        memory.le32(receiver + _SCALE),
+    )
+    its_end, its_maxend, its_maxwin = granted & LOW_32, granted >> THIRTY_TWO, its_known & LOW_32
     its_maxwin = (its_maxwin + end - maxend) & LOW_32 if seq_after(end, maxend) else its_maxwin
     edge = (ack + scaled) & LOW_32
     reaches = seq_after(edge, its_maxend - ONE)
-    its_maxend = (edge + u64(scaled == ZERO)) & LOW_32 if reaches else its_maxend
-    its_marks &= _ALL_BUT_UNACKNOWLEDGED if ack == its_end else LOW_32
-    memory.set_le64(sender, end_now | (maxend << THIRTY_TWO))
-    memory.set_le64(sender + _MAXWIN, maxwin | (maxack << THIRTY_TWO))
-    memory.set_le32(sender + _SCALE, marks)
+    its_maxend = (edge + u64(win == ZERO)) & LOW_32 if reaches else its_maxend
+    its_marks &= ~(u64(ack == its_end) << _UNACKNOWLEDGED_SHIFT)
     memory.set_le64(receiver, its_end | (its_maxend << THIRTY_TWO))
     memory.set_le64(receiver + _MAXWIN, its_maxwin | (its_known & ~LOW_32))
     memory.set_le32(receiver + _SCALE, its_marks)
 
-    numbers = seq | (ack << THIRTY_TWO)
     about = end | (win << THIRTY_TWO) | (way << _FORTY_EIGHT)
-    differs = (memory.le64(protocol + _LAST) ^ numbers) | (
-        (memory.le64(protocol + _LAST_END) & _ALL_BUT_SEGMENT) ^ about
-    )
-    retransmissions = min(memory.byte(protocol + _RETRANSMISSIONS) + ONE, RETRANSMISSIONS_MAX)
-    retransmissions = retransmissions if differs == ZERO else ZERO
+    differs = memory.le64(protocol + _LAST) ^ numbers
+    differs |= (memory.le64(protocol + _LAST_END) ^ about) << EIGHT  # whatever the segment was
+    retransmissions = ZERO
+    if differs == ZERO:
+        retransmissions = min(memory.byte(protocol + _RETRANSMISSIONS) + ONE, RETRANSMISSIONS_MAX)
     memory.set_le64(protocol + _LAST, numbers)
     memory.set_le64(protocol + _LAST_END, about | _ACK_SEGMENT)
     memory.set_byte(protocol + _RETRANSMISSIONS, retransmissions)
@@ -166,7 +172,7 @@ def _advance(parsed, entry, way, settings):
         cap = _MAX_RETRANS
     if (marks | its_marks) & _UNACKNOWLEDGED != ZERO:
         cap = _UNACKNOWLEDGED_CAP
-    if retransmissions >= (settings >> u64(MAX_RETRANS_SHIFT)) & LOW_8:
+    if retransmissions >= retransmissions_max:
         cap = _MAX_RETRANS
     return term(_ESTABLISHED, cap)
 
@@ -192,7 +198,8 @@ def follow(views, i, now_ms, verdict_address):
     parsed = parsed_at(at)
     record = u64(parsed.candidate) - ONE
     zone = u64(parsed.zone)
-    if (u64(parsed.plain) == ZERO) | (record >= ABSENT - ONE):
+    plain = u64(parsed.plain)
+    if (plain == ZERO) | (record >= ABSENT - ONE):
         return False
     entry = entries.address(views, record)
     if memory.le32(entry + entries.STATUS) & _OUTLINE_MASK != _OUTLINE_WANTED:
@@ -213,7 +220,7 @@ def follow(views, i, now_ms, verdict_address):
         locks.drop(entry + entries.LOCK)
         return False
     way = (outline & _ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
-    term_ = _advance(parsed, entry, way, zones.settings_of(views, zone))
+    term_ = _advance(at, entry, way, plain >> ONE)
     if term_ == ZERO:
         locks.drop(entry + entries.LOCK)
         return False

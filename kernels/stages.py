@@ -9,9 +9,9 @@ Nothing here takes a lock or changes the table.  What ``glance`` names is a hint
 confirmed as ``index.find`` does it.
 
 Locate and glance are short loops of their own: a prefetch whose page is not in the TLB holds up what follows it until the
-page walk is done, and only in a loop of a few instructions are enough walks under way at once.  ``glance`` fetches only a
-record's first line, into the second level; all three are fetched into the first a few packets before their turn, for a
-core has some sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
+page walk is done, and only in a loop of a few instructions are enough walks under way at once.  ``glance`` has a record's
+three lines fetched into the second level; into the first they come a few packets before their turn, for a core has some
+sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
 """
 
 from __future__ import annotations
@@ -140,7 +140,10 @@ def glance(views, i):
     if candidate == index.ABSENT:
         memory.prefetch(segments.lock_address(views, u64(parsed.segment) - ONE))
     elif candidate != ZERO:
-        memory.prefetch_far(entries.address(views, candidate - ONE))
+        entry = entries.address(views, candidate - ONE)
+        memory.prefetch_far(entry)
+        memory.prefetch_far(entry + _LINE)
+        memory.prefetch_far(entry + _TWO_LINES)
 
 
 @inlined
