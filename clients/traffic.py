@@ -23,7 +23,7 @@ import numpy as np
 
 from ..kernels import burst, carry, checksum, draws, memory
 from ..kernels.jit import inlined, kernel
-from ..kernels.words import LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
+from ..kernels.words import EIGHT, LOW_8, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 from ..shm.layout import (
     FRAME,
     FRAME_BYTES,
@@ -33,6 +33,7 @@ from ..shm.layout import (
     VERDICT_BYTES,
     CtState,
     Way,
+    offset,
 )
 from ..shm.reasons import Reason
 
@@ -161,10 +162,10 @@ assert STREAM.itemsize % LINE_BYTES == 0, "senders of one array must not share c
 
 _frame_at = memory.record_at(FRAME)
 _sample_at = memory.record_at(SAMPLE)
-_verdict_at = memory.record_at(VERDICT)
 
 _FRAME_SIZE, _VERDICT_SIZE = u64(FRAME_BYTES), u64(VERDICT_BYTES)
-_NO_RECORD = u64(NO_RECORD)
+_NO_RECORD, _RECORD = u64(NO_RECORD), offset(VERDICT, "record")
+assert offset(VERDICT, "ct_state") == 0 and offset(VERDICT, "reason") == 1
 _SAMPLE_SIZE, _SAMPLE_STRIDE, _SAMPLES_MAX = u64(SAMPLE.itemsize), u64(SAMPLE_STRIDE), u64(SAMPLES_MAX)
 _BUSY_TRIES = 10_000
 """How often a conversation that has begun is sent to a busy lock, yielding in between, before that is an error."""
@@ -280,13 +281,15 @@ def _judge(stream, numbers, count, packet, again, passed):
     passed_count = again_count = ZERO
     for i in range(count):
         number = memory.le64(numbers + (u64(i) << THREE))
-        verdict = _verdict_at(stream.verdicts + u64(i) * _VERDICT_SIZE)
-        ct_state, reason = u64(verdict.ct_state), u64(verdict.reason)
-        right = ct_state in (expected, reply)
-        if right and reason == ZERO and (u64(verdict.record) != _NO_RECORD) == has_record:
+        at = stream.verdicts + u64(i) * _VERDICT_SIZE
+        said = memory.le16(at)
+        right = (said == expected) | (said == reply)  # and without a reason
+        if right & ((memory.le32(at + _RECORD) != _NO_RECORD) == has_record):
             memory.set_le64(passed + (passed_count << THREE), number)
             passed_count += ONE
-        elif _may_be_sent_again(reason):
+            continue
+        ct_state, reason = said & LOW_8, said >> EIGHT
+        if _may_be_sent_again(reason):
             memory.set_le64(again + (again_count << THREE), number)
             again_count += ONE
             stream.refusal = reason
