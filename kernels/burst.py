@@ -51,7 +51,7 @@ from . import (
 )
 from .jit import inlined, kernel
 from .outcome import Outcome
-from .stages import AHEAD, frame_of, key_of, parsed_of
+from .stages import frame_of, key_of, parsed_of
 from .verdicts import describe, refuse, verdict_at
 from .words import LOW_8, ONE, ZERO, u64
 
@@ -364,19 +364,18 @@ def track_burst(views, frames, count, now_ms, verdicts):
         stages.locate(views, u64(i))
     for i in range(count):
         stages.glance(views, u64(i))
-    for i in range(min(count, AHEAD)):
-        stages.fetch(views, u64(i))
     valid = ZERO
     missed = ZERO
     predicted_ = ZERO
+    turned_away = ZERO
     bytes_ = ZERO
     so_far = _NOTHING_MADE | _PATIENT
     for i in range(count):
-        if u64(i) + AHEAD < count:
-            stages.fetch(views, u64(i) + AHEAD)
         at = verdicts + u64(i) * _VERDICT_SIZE
         if predicted.follow(views, u64(i), now_ms, at):
             predicted_ += ONE
+        elif so_far & _NOTHING_MADE != ZERO and predicted.turn_away(views, u64(i), at):
+            turned_away += ONE
         else:
             so_far = _turn(views, frames, u64(i), count, so_far, now_ms, at)
             missed += so_far & _HAS_MISSED
@@ -388,6 +387,6 @@ def track_burst(views, frames, count, now_ms, verdicts):
         reassembly.decide(views, verdicts)
     counters.add(views, Reason.PACKETS, count)
     counters.add(views, Reason.HIT, predicted_)
-    counters.add(views, Reason.MISS, missed)
+    counters.add(views, Reason.MISS, missed + turned_away)
     counters.add(views, Reason.BYTES, bytes_)
-    return valid + predicted_
+    return valid + predicted_ + turned_away

@@ -10,8 +10,8 @@ What is read is what kernels/packet finds in such a frame, field by field; a fra
 is wrong with, is left to it.  So there is no Reason here, and nothing that kernels/packet would refuse is accepted.  The
 fields that are about ICMP's quoted packet are not written: no segment has any.
 
-A segment whose only flags that matter are ACK, and whose options tell the tracker nothing, is marked as *plain*: what it
-does to its connection kernels/predicted may foretell.
+What some of these segments do kernels/predicted may foretell, so they are marked as *plain*: one whose only flag that
+matters is ACK, and whose options tell the tracker nothing; and a SYN that may not make a connection.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ _ETHERNET = u64(Link.ETHERNET)
 _CHECK, _OVS, _ADAPTIVE = u64(Setting.CHECKSUM), u64(Setting.OVS), u64(Setting.ADAPTIVE)
 _TRUSTED = u64(FrameFlag.CHECKSUM_TRUSTED)
 _FLAGS_THAT_MATTER = u64(Flag.FIN | Flag.SYN | Flag.RST | Flag.ACK)
-_ONLY_ACK = u64(Flag.ACK)
+_ONLY_ACK, _ONLY_SYN = u64(Flag.ACK), u64(Flag.SYN)
+_COMMIT = u64(FrameFlag.COMMIT)
+FOLLOWS, ASKS = ONE, u64(2)
+"""PARSED.plain: an ACK that tells nothing but its numbers; a SYN that may not make a connection."""
 
 
 @inlined
@@ -143,9 +146,13 @@ def read(views, frame, zone, settings, at):
     tells_nothing = options == ZERO
     if options == TIMESTAMP_ALONE_BYTES:
         tells_nothing = memory.be32(start + _OPTIONS) == TIMESTAMP_ALONE
-    is_plain = tells_nothing & (flags & _FLAGS_THAT_MATTER == _ONLY_ACK) & (settings & _ADAPTIVE == ZERO)
-    is_plain = is_plain & (u64(frame.action) == ZERO)
-    mark = ONE | ((settings >> u64(MAX_RETRANS_SHIFT)) & LOW_8) << ONE if is_plain else ZERO
+    matters = flags & _FLAGS_THAT_MATTER
+    mark = FOLLOWS if tells_nothing & (matters == _ONLY_ACK) & (settings & _ADAPTIVE == ZERO) else ZERO
+    mark |= ((settings >> u64(MAX_RETRANS_SHIFT)) & LOW_8) << EIGHT
+    if matters == _ONLY_SYN:
+        mark = ASKS if u64(frame.flags) & _COMMIT == ZERO else ZERO
+    if u64(frame.action) != ZERO:
+        mark = ZERO
     memory.set_le64(at + _L4, start + _PORTS)
     memory.set_le64(at + _ICMP_WORD, ZERO)
     memory.set_le64(at + _SEQ, (first & LOW_32) | (last & ~LOW_32))

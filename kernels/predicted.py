@@ -11,6 +11,9 @@ that must hold, then arithmetic without branches, then stores.
     state        ESTABLISHED: an ACK leaves it there, whichever way it goes
     numbers      both sides are known, and all four bounds hold
 
+And a SYN that may make no connection, of which the glance has confirmed that there is none, is new: nothing is foretold in
+its zone, or it would be looked for.
+
 Where any does not hold nothing was changed, and the packet goes the whole way, which decides anew.  Where all do, record
 and verdict are byte for byte what the whole way would have left: tests/kernels/test_predicted.py sends everything both ways.
 
@@ -41,13 +44,15 @@ from ..shm.layout import (
 )
 from . import entries, intents, locks, memory, timeouts, zones
 from .index import ABSENT
-from .jit import inlined
+from .jit import inlined, kernel
 from .outcome import term
+from .plain import ASKS, FOLLOWS
 from .stages import parsed_at
 from .tcp_states import ASSURES, LIVE, STEPS, Handling, Segment, Tcp, handling_of, new_state
 from .tcp_window import ACK_WINDOW_MIN, MAXACK_KNOWN, RETRANSMISSIONS_MAX, UNACKNOWLEDGED
 from .timeouts import Timeout
 from .tuples import ENTRY_KEY, LAST, PARSED_KEY
+from .verdicts import no_record
 from .words import EIGHT, FOUR, HALF_32, LOW_8, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, seq_after, u64
 
 _FORTY_EIGHT, _SIXTY_THREE = u64(48), u64(63)
@@ -99,6 +104,7 @@ _ESTABLISHED, _MAX_RETRANS = u64(Timeout.TCP_ESTABLISHED), u64(Timeout.TCP_MAX_R
 _UNACKNOWLEDGED_CAP = u64(Timeout.TCP_UNACKNOWLEDGED)
 _SAID = u64(CtState.TRK | CtState.EST) | (u64(VerdictFlag.COMMITTED | VerdictFlag.ASSURED) << u64(24))
 _SAID |= (u64(6) << _FORTY_EIGHT) | (u64(Tcp.ESTABLISHED) << u64(56))
+_NEW = u64(CtState.TRK | CtState.NEW)
 _SAID_OF_REPLY = u64(CtState.RPL) | (ONE << SIXTEEN)
 
 
@@ -177,7 +183,7 @@ def _advance(at, entry, way, retransmissions_max):
     return term(_ESTABLISHED, cap)
 
 
-@inlined
+@kernel
 def follow(views, i, now_ms, verdict_address):
     """Follow packet ``i`` of a burst, if what it does is known.
 
@@ -194,12 +200,14 @@ def follow(views, i, now_ms, verdict_address):
     Concurrency:
         Beside any number of others.
     """
+    memory.apart()  # with all registers to itself it has less to put aside than the call costs
+    memory.views_stay()
     at = views.parsed + i * _PARSED_SIZE
     parsed = parsed_at(at)
     record = u64(parsed.candidate) - ONE
     zone = u64(parsed.zone)
     plain = u64(parsed.plain)
-    if (plain == ZERO) | (record >= ABSENT - ONE):
+    if (plain & FOLLOWS == ZERO) | (record >= ABSENT - ONE):
         return False
     entry = entries.address(views, record)
     if memory.le32(entry + entries.STATUS) & _OUTLINE_MASK != _OUTLINE_WANTED:
@@ -220,7 +228,7 @@ def follow(views, i, now_ms, verdict_address):
         locks.drop(entry + entries.LOCK)
         return False
     way = (outline & _ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
-    term_ = _advance(at, entry, way, plain >> ONE)
+    term_ = _advance(at, entry, way, plain >> EIGHT)
     if term_ == ZERO:
         locks.drop(entry + entries.LOCK)
         return False
@@ -234,4 +242,25 @@ def follow(views, i, now_ms, verdict_address):
     memory.set_le64(verdict_address, _SAID + way * _SAID_OF_REPLY + (zone << THIRTY_TWO))
     memory.set_le64(verdict_address + EIGHT, record | (life & ~LOW_32))
     memory.set_le64(verdict_address + SIXTEEN, mark | (min(length_ms, LOW_32) << THIRTY_TWO))
+    return True
+
+
+@inlined
+def turn_away(views, i, verdict_address):
+    """Say of packet ``i`` of a burst that it is new, if that is known and no connection is to be made.
+
+    Args:
+        views: record of shm.views.
+        i: u64, its place in the burst, in which nothing was made and nothing appeared so far.
+        verdict_address: u64, out, VERDICT.
+
+    Returns:
+        Whether its verdict is written; if not, nothing was changed.
+    """
+    parsed = parsed_at(views.parsed + i * _PARSED_SIZE)
+    if (u64(parsed.plain) != ASKS) | (u64(parsed.candidate) != ABSENT):
+        return False
+    if memory.acquire32(zones.expectations_address(views, u64(parsed.zone))) != ZERO:
+        return False
+    no_record(verdict_address, parsed, _NEW, ZERO, ZERO)
     return True

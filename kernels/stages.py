@@ -3,15 +3,14 @@
     parse     every frame, and hash its key; one that was just tracked in another zone, and kept, only the latter
     locate    its lines in the index, and fetch them
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
-    fetch     the rest of a record, a few packets before its turn
 
 Nothing here takes a lock or changes the table.  What ``glance`` names is a hint; that there is nothing is more, a miss
 confirmed as ``index.find`` does it.
 
 Locate and glance are short loops of their own: a prefetch whose page is not in the TLB holds up what follows it until the
-page walk is done, and only in a loop of a few instructions are enough walks under way at once.  ``glance`` has a record's
-three lines fetched into the second level; into the first they come a few packets before their turn, for a core has some
-sixteen line fill buffers, and three lines for each of 32 packets at once would wait for them.
+page walk is done, and only in a loop of a few instructions are enough walks under way at once.  ``glance`` fetches a record
+into the second level, for a core has some sixteen line fill buffers, and three lines for each of 32 packets at once would
+wait for them.
 """
 
 from __future__ import annotations
@@ -21,9 +20,6 @@ from ..shm.reasons import Reason
 from . import endpoints, entries, index, memory, packet, plain, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import ONE, ZERO, u64
-
-AHEAD = u64(6)
-"""Packets before its turn at which the rest of a packet's record is fetched."""
 
 ERROR = u64(PacketKind.ICMP_ERROR)
 
@@ -138,20 +134,10 @@ def glance(views, i):
     candidate = index.glance(views, u64(parsed.zone), u64(parsed.zone_word), line, tag)
     parsed.candidate = candidate
     if candidate == index.ABSENT:
-        memory.prefetch(segments.lock_address(views, u64(parsed.segment) - ONE))
+        if u64(parsed.plain) != plain.ASKS:
+            memory.prefetch(segments.lock_address(views, u64(parsed.segment) - ONE))
     elif candidate != ZERO:
         entry = entries.address(views, candidate - ONE)
         memory.prefetch_far(entry)
         memory.prefetch_far(entry + _LINE)
         memory.prefetch_far(entry + _TWO_LINES)
-
-
-@inlined
-def fetch(views, i):
-    """Fetch the rest of the record that packet ``i`` will probably find."""
-    candidate = u64(parsed_of(views, i).candidate)
-    if candidate != ZERO and candidate != index.ABSENT:
-        entry = entries.address(views, candidate - ONE)
-        memory.prefetch(entry)
-        memory.prefetch(entry + _LINE)
-        memory.prefetch(entry + _TWO_LINES)
