@@ -84,10 +84,10 @@ class LazyGroup(click.Group):
         """Import the room of a command and return its command; None for a name that is not in the table."""
         if cmd_name not in COMMANDS:
             return None
-        from . import examples
+        from . import examples, options
 
         room, _, attribute = COMMANDS[cmd_name].target.partition(":")
-        return examples.show(getattr(import_module(room), attribute), cmd_name)
+        return options.suggest(examples.show(getattr(import_module(room), attribute), cmd_name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

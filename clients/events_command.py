@@ -13,6 +13,7 @@ from .connection_commands import wanted
 from .connections import TCP_STATES
 from .events import KINDS, Batch, Event
 from .formats import conntrack_event
+from .nearest import hint
 from .options import Checked, reach, where, which
 
 COUNT_MAX = (1 << 32) - 1
@@ -24,7 +25,7 @@ def kinds(text: str) -> list[str]:
     found = text.lower().split(",")
     for kind in found:
         if kind not in KINDS:
-            raise ValueError(f"one or more of {', '.join(KINDS)}, parted by commas, not {kind!r}")
+            raise ValueError(f"one or more of {', '.join(KINDS)}, parted by commas, not {kind!r}{hint(kind, KINDS)}")
     return found
 
 

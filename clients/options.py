@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from . import filters
+from .nearest import hint
 from .sync import Client, connect
 
 Command = Callable[..., Any]
@@ -27,6 +28,25 @@ class Checked(click.ParamType):
             return self._read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Word(click.Choice):
+    """One of some words; of one that is none of them the nearest is told."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Return what is wrong with a word."""
+        return super().get_invalid_choice_message(value, ctx).rstrip(".") + hint(str(value), map(str, self.choices))
+
+
+def suggest(command: click.Command) -> click.Command:
+    """Have all choices of a command, and of those below it, tell the nearest; return it."""
+    for param in command.params:
+        if type(param.type) is click.Choice:
+            param.type = Word(param.type.choices, param.type.case_sensitive)
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            suggest(one)
+    return command
 
 
 NONE = "none"

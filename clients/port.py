@@ -27,6 +27,7 @@ from ..shm.layout import DESCRIPTOR, FRAME, RING, TIMESPEC, FrameFlag, Link
 from ..shm.queues import RX, TX
 from ..shm.segment import INSTANCE_DEFAULT
 from .errors import NothingMatchedError, ZonetrackError
+from .nearest import hint
 
 SPINS = 500
 """Looks before it sleeps: some tens of microseconds."""
@@ -56,7 +57,12 @@ class Queue:
         try:
             self.port = port.attach(instance, name)
             self.port.take(queue)
-        except (Missing, ValueError) as error:
+        except Missing as error:
+            there = port.names(instance)
+            others = f"it has {', '.join(there)}" if there else "it has none: does it run, and with --port?"
+            text = f"there is no port {name} of instance {instance}{hint(name, there)}; {others}"
+            raise NothingMatchedError(text) from error
+        except ValueError as error:
             raise NothingMatchedError(str(error)) from error
         except (InUse, SegmentError) as error:
             raise ZonetrackError(str(error)) from error

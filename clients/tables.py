@@ -1,11 +1,12 @@
-"""Tables on the terminal: drawn by rich for a person, plain columns for a pipe."""
+"""Tables on the terminal: drawn by rich for a person, as wide as the terminal; plain columns for a pipe."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
 
-WIDTH_MAX = 10_000
+GAP = 2
+"""Between two columns."""
 DRAWN_ROWS_MAX = 2_000
 """Longer tables are written as plain columns even for a person: rich lays out every cell, a million take minutes."""
 
@@ -28,24 +29,36 @@ def show(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str | No
 def _draw(headings: Sequence[str], cells: list[tuple[str, ...]], title: str | None) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.measure import Measurement
     from rich.table import Table
 
-    table = Table(
-        *map(escape, headings),
-        title=title and escape(title),
-        title_justify="left",
-        header_style="bold",
-        box=None,
-        pad_edge=False,
-    )
+    console = Console()
+    columns = [[heading, *(row[place] for row in cells)] for place, heading in enumerate(headings)]
+    table = Table(title=title and escape(title), title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for heading, width in zip(headings, fitted(columns, console.width), strict=True):
+        table.add_column(escape(heading), width=width, overflow="fold")
     for row in cells:
         table.add_row(*map(escape, row))
-    console = Console()
-    # As wide as its cells: half an address is none.  The terminal may break a line, but nothing is left out.
-    any_width = console.options.update(width=WIDTH_MAX)
-    console.width = max(console.width, Measurement.get(console, any_width, table).maximum)
-    console.print(table, crop=False)
+    console.print(table)
+
+
+def fitted(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return widths of columns with which a table fits: what has spaces gives way first, then the widest.
+
+    Args:
+        columns: the cells of each, headings too.
+        width: of the terminal.
+    """
+    widths = [max(map(len, column)) for column in columns]
+    words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    over = sum(widths) + GAP * (len(widths) - 1) - width
+    for least in (words, [1] * len(widths)):
+        while over > 0:
+            place = max(range(len(widths)), key=lambda i: widths[i] if widths[i] > least[i] else 0)
+            if widths[place] <= least[place]:
+                break
+            widths[place] -= 1
+            over -= 1
+    return widths
 
 
 def _write(headings: Sequence[str], cells: list[tuple[str, ...]], title: str | None) -> None:

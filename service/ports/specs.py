@@ -11,6 +11,7 @@ nfqueue:NUMBER[,queues=N][,zone=Z][,length=N][,fail_open=on][,gso=off][,name=NAM
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -145,6 +146,8 @@ def read(spec: Any) -> PortSpec:
         raise ValueError(f"expected a port as {SPEC}, found {spec!r}")
     head, *options = spec.split(",")
     kind, _, device = head.partition(":")
+    if kind not in KINDS and (near := difflib.get_close_matches(kind, KINDS, 1)):
+        raise ValueError(f"expected a port as {SPEC}, found {spec!r}; did you mean {near[0]}:{device}?")
     if kind not in KINDS or not KINDS[kind].device.fullmatch(device):
         raise ValueError(f"expected a port as {SPEC}, found {spec!r}")
     known, found = KINDS[kind].options, {}

@@ -1,12 +1,14 @@
 """The command group answers at once, imports what it needs and no more, and ends with the agreed exit codes."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
 
 import click
 import pytest
+from desk import run
 from zonetrack.clients import cli
 from zonetrack.clients.errors import Exit, NoServiceError, NothingMatchedError, ZonetrackError
 from zonetrack.shm.errors import RosterError, SegmentError
@@ -117,3 +119,21 @@ def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["zonetrack", "failing"])
     with pytest.raises(KeyError):
         cli.main()
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("list", "--format", "ovss"), "ovs"),
+        (("replay", "--profile", "netfiltr", "x"), "netfilter"),
+        (("load", "forward", "--topology", "pvpp"), "pvp"),
+        (("events", "--type", "nwe"), "new"),
+        (("limits", "sett"), "set"),
+        (("list", "--zoen", "5"), "--zone"),
+        (("serve", "--port", "smh:lab", "--check-config"), "shm:lab"),
+    ],
+)
+def test_the_nearest_is_told_of_what_is_not_there(words, meant):
+    outcome = run(*words)
+    assert outcome.code == Exit.USAGE
+    assert re.search(rf"[Dd]id you mean .*{meant}", outcome.err), outcome.err

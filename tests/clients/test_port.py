@@ -96,7 +96,9 @@ def test_nothing_to_send_is_nothing_sent(lab):
 
 # ------------------------------------------------------------------------------------------------ taken, missing, closed
 def test_port_that_there_is_not(lab):
-    with pytest.raises(NothingMatchedError, match="a port lob"):
+    with pytest.raises(
+        NothingMatchedError, match=r"there is no port lob of instance .*; did you mean lab\?; it has lab"
+    ):
         Queue("lob", instance=lab.instance)
 
 

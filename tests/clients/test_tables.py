@@ -2,9 +2,12 @@
 
 import os
 import pty
+import re
 import sys
 
+import pytest
 from zonetrack.clients import tables
+from zonetrack.clients.connections import HEADINGS
 
 ROWS = [("tcp", "192.0.2.1:40000", "3"), ("icmp", "[2001:db8::1]", "[bold]")]
 
@@ -46,11 +49,37 @@ def test_a_person_sees_a_drawn_table(monkeypatch):
         assert word in text
 
 
-def test_nothing_is_left_out_where_the_terminal_is_narrow(monkeypatch):
-    text = on_terminal(monkeypatch, ("proto", "source", "n"), ROWS, "[a title]", columns=12)
-    assert "[a title]" in text
-    for row in ROWS:
-        assert any(all(cell in line for cell in row) for line in text.splitlines()), "a connection is one line"
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+LIST = (
+    ("udp", "5", "192.0.2.1:5353", "198.51.100.1:53", "", "seen_reply assured", "3 / 2", "164 / 112", "29"),
+    (
+        "tcp",
+        "65535",
+        "[2001:db8::1]:40000",
+        "[2001:db8::2]:443",
+        "ESTABLISHED",
+        "seen_reply assured",
+        "9 / 9",
+        "9 / 9",
+        "9",
+    ),
+)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 132])
+def test_a_table_fits_the_terminal_and_nothing_is_left_out(monkeypatch, columns):
+    lines = ANSI.sub("", on_terminal(monkeypatch, HEADINGS, LIST, "[a title]", columns=columns)).splitlines()
+    assert all(len(line) <= columns for line in lines)
+    shown, all_cells = "".join(lines), "".join(["[a title]", *HEADINGS, *LIST[0], *LIST[1]])
+    assert sorted(shown.replace(" ", "")) == sorted(all_cells.replace(" ", ""))
+
+
+def test_what_has_spaces_gives_way_before_an_address_does(monkeypatch):
+    text = ANSI.sub("", on_terminal(monkeypatch, HEADINGS[:6], [row[:6] for row in LIST], columns=80))
+    for row in LIST:
+        assert any(all(cell in line for cell in row[:5]) for line in text.splitlines()), (
+            "as far as its end it is one line"
+        )
 
 
 def test_no_color(monkeypatch):
