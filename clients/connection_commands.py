@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from . import tables
+from . import progress, tables
 from .connections import HEADINGS, Connection, row
 from .filters import Filter
 from .formats import LINES, ovs
@@ -46,7 +46,8 @@ def list_command(
         raise click.UsageError("Parquet is not for a terminal: redirect it to a file")
     with reach(socket, instance) as ct:
         if not as_json and form in WRITERS and not more and not statistics:
-            count = WRITERS[form](ct.pages(limit, **wanted(filter)))
+            with progress.line() as say:
+                count = WRITERS[form](_told(ct.pages(limit, **wanted(filter)), say))
             click.echo(f"{count:,} connections", err=True)
             return
         found = Counted(ct.connections(limit, **wanted(filter)))
@@ -59,6 +60,15 @@ def list_command(
             write(f"{line(connection)}\n" for connection in found)
     if form != "json" and not as_json:
         click.echo(f"{found.count:,} connections", err=True)
+
+
+def _told(pages: Iterable[Page], say: Callable[[str], None]) -> Iterator[Page]:
+    """Yield pages, and say of each how many connections have come with it."""
+    count = 0
+    for page in pages:
+        count += len(page.array())
+        say(f"{count:,} connections")
+        yield page
 
 
 def _as_lines(form: str) -> Callable[[Iterable[Page]], int]:

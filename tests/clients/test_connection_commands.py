@@ -1,6 +1,8 @@
 """list, count, delete and flush against a real service: what they print, in every format, and how they end."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -136,3 +138,18 @@ def test_list_as_parquet(listed, tmp_path):
         subprocess.run([sys.executable, "-m", "zonetrack.service", *words], stdout=file, check=True)
     table = parquet.read_table(tmp_path / "x.parquet")
     assert sorted(table["sport"].to_pylist()) == [1000, 1001, 1002] and set(table["zone"].to_pylist()) == {LISTED}
+
+
+def test_who_waits_for_a_file_sees_how_far_it_is(desk, tmp_path):
+    """With the lines in a file and stderr on a terminal, as in `zonetrack list --format conntrack > FILE`."""
+    desk.fill(150, 3)
+    ours, theirs = pty.openpty()
+    words = ("list", "--socket", desk.socket, "--format", "conntrack", "--zone", "150")
+    with open(tmp_path / "lines", "w") as file:
+        command = [sys.executable, "-m", "zonetrack.service", *words]
+        assert subprocess.run(command, stdout=file, stderr=theirs, check=False).returncode == 0
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16).decode()
+    assert shown.startswith("\r\x1b[K") and shown.endswith(" connections\r\x1b[K3 connections\r\n")
+    os.close(ours)
+    assert len((tmp_path / "lines").read_text().splitlines()) == 3
