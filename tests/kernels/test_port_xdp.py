@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from ports import datagrams, udp
 from wired import Devices
-from wires import Wires
+from wires import Wires, until
 from zonetrack.kernels import port_xdp
 from zonetrack.kernels.words import u64
 from zonetrack.service.ports.errors import PortError
-from zonetrack.service.ports.xdp import TX_COUNT, XdpPort, _words
+from zonetrack.service.ports.xdp import SOL_XDP, STATISTICS, TX_COUNT, XdpPort, _words
 from zonetrack.shm.layout import DIVERTED
 from zonetrack.shm.reasons import Reason
 
@@ -50,6 +50,17 @@ class Lab:
     def word(self, name, number=0):
         """Return a cursor of a port."""
         return int(_words(int(self.xsk(number)[name]), "u4")[0])
+
+    def send(self, frames):
+        """Send frames into the far end, and wait until each has come or is lost."""
+        before = self.word("rx_producer") + self.lost()
+        self.wires.send(frames)
+        until(lambda: self.word("rx_producer") + self.lost() == before + len(frames))
+
+    def lost(self):
+        """Return how many frames the system had no room for."""
+        statistics = self.devices.ports[0]._sockets[0].getsockopt(SOL_XDP, STATISTICS, 48)
+        return int(np.frombuffer(statistics, "u8")[[0, 3]].sum())
 
     def is_at_rest(self):
         """Return whether both equations hold of all ports."""
@@ -124,7 +135,7 @@ def test_what_is_translated_is_taken_along():
 # ------------------------------------------------------------------------------------------------ losses
 def test_a_ring_that_is_full_loses_what_comes_and_says_why():
     with lab("", count=1, ring=64) as one:
-        one.wires.send(datagrams(100))
+        one.send(datagrams(100))
         one.devices.take(64)
         one.devices.loop.look()
         record = one.record()
@@ -173,7 +184,7 @@ def port_xdp_tx_burst(address):
 def test_the_next_worker_goes_on_where_the_last_died_receiving(died):
     with lab(ring=64) as one:
         address = u64(one.devices.queues.records.ctypes.data)
-        one.wires.send(datagrams(40))
+        one.send(datagrams(40))
         assert port_xdp.rx_burst(one.devices.loop.record, address) == 32
         consumer = _words(int(one.xsk()["rx_consumer"]), "u4")
         if died != "before it gave places back":

@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,14 @@ def prove(one, other):
     else:
         raise AssertionError("nothing comes over the wire")
     other.settimeout(TIMEOUT_S)
+
+
+def until(holds):
+    """Wait until something holds: frames that were sent are on their way for as long as the system is busy."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < end_s, "it does not come to hold"
+        os.sched_yield()
 
 
 def raw(name):
