@@ -41,21 +41,3 @@ def resume_sending(places: np.void, memory: np.ndarray) -> None:
     start = cursor % int(places["count"]) * int(places["place_bytes"])
     if places["putting"] == cursor + 1 and memory[start : start + 4].view("u4")[0] != AVAILABLE:
         places["cursor"] = cursor + 1  # it died before it had counted the frame
-
-
-def resume_frames(ring: np.void, memory: np.ndarray) -> int:
-    """Let a successor receive where the worker before it has stopped, in a ring with a place for each frame.
-
-    Args:
-        ring: FRAMES of it, changed.
-        memory: u1, the ring.
-
-    Returns:
-        How many frames the one before had taken and not given back: they are lost.
-    """
-    first, end = int(ring["returned"]), int(ring["position"])
-    for position in range(first, end):
-        start = position % int(ring["count"]) * int(ring["frame_bytes"])
-        memory[start : start + 4].view("u4")[0] = AVAILABLE
-    ring["returned"] = end
-    return end - first

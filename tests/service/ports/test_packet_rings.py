@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from zonetrack.service.ports.packet_rings import AVAILABLE, resume_frames, resume_receiving, resume_sending
-from zonetrack.shm.layout import BLOCKS, FRAMES, PLACES
+from zonetrack.service.ports.packet_rings import AVAILABLE, resume_receiving, resume_sending
+from zonetrack.shm.layout import BLOCKS, PLACES
 
 BLOCK_BYTES, COUNT, PLACE_BYTES = 256, 4, 64
 
@@ -45,12 +45,3 @@ def test_where_it_sends(status, others, putting):
     statuses[:], statuses[1] = others, status
     resume_sending(places[0], memory)
     assert places["cursor"] == (6 if putting == 6 and status != AVAILABLE else 5)
-
-
-def test_frames_in_hand_are_given_back_and_counted():
-    ring, memory = np.zeros(1, FRAMES), np.ones(COUNT * PLACE_BYTES, "u1")
-    ring["count"], ring["frame_bytes"], ring["returned"], ring["position"] = COUNT, PLACE_BYTES, 7, 9
-    assert resume_frames(ring[0], memory) == 2
-    assert ring["returned"] == 9
-    assert memory.view("u4")[:: PLACE_BYTES // 4].astype(bool).tolist() == [False, True, True, False]
-    assert resume_frames(ring[0], memory) == 0
