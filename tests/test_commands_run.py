@@ -65,6 +65,7 @@ ROWS = (
 LEFT_OUT = {
     STARTED: "is what started the service",
     "load flood": "ten seconds at full rate; tests/clients/test_flood_trial has a small one",
+    "load forward": "makes wires between namespaces, as root; tests/clients/test_forward_trial does so where it may",
     "load views": "watches for half a minute; tests/clients/test_views_trial runs the same with less patience",
 }
 GO_ON = ("events", "export", "top")
