@@ -141,7 +141,7 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
     may_split = delete_list.length(views) == ZERO
     bound = nat.binding(views, frame, expected)
     if bound == ZERO:
-        reason = index.insert(views, record, zone, wanted, may_split)
+        reason = index.insert_hashed(views, record, zone, wanted, may_split, u64(parsed.hash), ZERO, ZERO)
         if reason == _CLASH:
             bound = nat.binding_of_any(views, frame)
     if bound != ZERO:

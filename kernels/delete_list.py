@@ -187,7 +187,15 @@ def delete(views, record, key, incarnation):
 # ------------------------------------------------------------------------------------------------ sorting
 @kernel
 def _sort(order, n):
-    """Sort u64[n] at address ``order``; Shell's gaps, n is at most the list."""
+    """Sort u64[n] at address ``order``; Shell's gaps, n is at most the list.
+
+    Lines of one zone stand in order already, so it is looked first.
+    """
+    ordered = ONE
+    while ordered < n and memory.le64(order + ((ordered - ONE) << THREE)) <= memory.le64(order + (ordered << THREE)):
+        ordered += ONE
+    if ordered >= n:
+        return
     for gap_length in _GAPS:
         gap = u64(gap_length)
         for i in range(gap_length, n):

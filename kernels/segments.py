@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from ..shm.layout import (
     LINE_BYTES,
-    LINE_SLOTS,
     NO_RECORD,
     PARTICIPANT,
     SEGMENT,
@@ -118,8 +117,10 @@ def free_slot(views, segment, hash_, taken):
     """Return the address of an empty slot for a hash, not ``taken``; 0 when both lines are full.  The lock is held."""
     line = home_line(views, segment, hash_)
     for _ in range(2):
-        for i in range(LINE_SLOTS):
-            slot = line + (u64(i) << THREE)
+        matches = memory.match_line(line, ZERO)  # an empty slot has no tag, but a key's may be 0, too
+        while matches != ZERO:
+            slot = line + (memory.lowest_bit(matches) << THREE)
+            matches &= matches - ONE
             if memory.read64(slot) == ZERO and slot != taken:
                 return slot
         line ^= _LINE
@@ -133,8 +134,10 @@ def clear(views, segment, hash_, record):
     line = home_line(views, segment, hash_)
     cleared = ZERO
     for _ in range(2):
-        for i in range(LINE_SLOTS):
-            slot = line + (u64(i) << THREE)
+        matches = memory.match_line(line, tag_of(hash_))
+        while matches != ZERO:
+            slot = line + (memory.lowest_bit(matches) << THREE)
+            matches &= matches - ONE
             if memory.read64(slot) == wanted:
                 memory.release64(slot, ZERO)  # R5
                 cleared += ONE
@@ -148,9 +151,11 @@ def has_slot(views, segment, hash_, record):
     wanted = (tag_of(hash_) << THIRTY_TWO) | (record + ONE)
     line = home_line(views, segment, hash_)
     for _ in range(2):
-        for i in range(LINE_SLOTS):
-            if memory.read64(line + (u64(i) << THREE)) == wanted:
+        matches = memory.match_line(line, tag_of(hash_))
+        while matches != ZERO:
+            if memory.read64(line + (memory.lowest_bit(matches) << THREE)) == wanted:
                 return True
+            matches &= matches - ONE
         line ^= _LINE
     return False
 
