@@ -51,7 +51,7 @@ from . import (
 )
 from .jit import inlined, kernel
 from .outcome import Outcome
-from .stages import frame_of, key_of, parsed_of
+from .stages import AHEAD, frame_of, key_of, parsed_of
 from .verdicts import describe, refuse, verdict_at
 from .words import LOW_8, ONE, ZERO, u64
 
@@ -372,6 +372,8 @@ def track_burst(views, frames, count, now_ms, verdicts):
     so_far = _NOTHING_MADE | _PATIENT
     for i in range(count):
         at = verdicts + u64(i) * _VERDICT_SIZE
+        if u64(i) + AHEAD < count:
+            stages.fetch(views, u64(i) + AHEAD)
         if predicted.follow(views, u64(i), now_ms, at):
             predicted_ += ONE
         elif so_far & _NOTHING_MADE != ZERO and predicted.turn_away(views, u64(i), at):

@@ -44,7 +44,7 @@ from ..shm.layout import (
 )
 from . import entries, intents, locks, memory, timeouts, zones
 from .index import ABSENT
-from .jit import inlined, kernel
+from .jit import inlined
 from .outcome import term
 from .plain import ASKS, FOLLOWS
 from .stages import parsed_at
@@ -183,7 +183,7 @@ def _advance(at, entry, way, retransmissions_max):
     return term(_ESTABLISHED, cap)
 
 
-@kernel
+@inlined
 def follow(views, i, now_ms, verdict_address):
     """Follow packet ``i`` of a burst, if what it does is known.
 
@@ -200,8 +200,6 @@ def follow(views, i, now_ms, verdict_address):
     Concurrency:
         Beside any number of others.
     """
-    memory.apart()  # with all registers to itself it has less to put aside than the call costs
-    memory.views_stay()
     at = views.parsed + i * _PARSED_SIZE
     parsed = parsed_at(at)
     record = u64(parsed.candidate) - ONE

@@ -3,6 +3,7 @@
     parse     every frame, and hash its key; one that was just tracked in another zone, and kept, only the latter
     locate    its lines in the index, and fetch them
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
+    fetch     that record into the first level, a few packets before its turn
 
 Nothing here takes a lock or changes the table.  What ``glance`` names is a hint; that there is nothing is more, a miss
 confirmed as ``index.find`` does it.
@@ -20,6 +21,9 @@ from ..shm.reasons import Reason
 from . import endpoints, entries, index, memory, packet, plain, segments, tuples, zones
 from .jit import inlined, kernel
 from .words import ONE, ZERO, u64
+
+AHEAD = u64(4)
+"""Packets before its turn at which a packet's record is fetched from the second level into the first."""
 
 ERROR = u64(PacketKind.ICMP_ERROR)
 
@@ -141,3 +145,14 @@ def glance(views, i):
         memory.prefetch_far(entry)
         memory.prefetch_far(entry + _LINE)
         memory.prefetch_far(entry + _TWO_LINES)
+
+
+@inlined
+def fetch(views, i):
+    """Fetch the record that packet ``i`` will probably find into the first level."""
+    candidate = u64(parsed_of(views, i).candidate)
+    if candidate != ZERO and candidate != index.ABSENT:
+        entry = entries.address(views, candidate - ONE)
+        memory.prefetch(entry)
+        memory.prefetch(entry + _LINE)
+        memory.prefetch(entry + _TWO_LINES)

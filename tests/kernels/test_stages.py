@@ -29,6 +29,7 @@ def looked_at(bench: Bench, *packets, zone: int = 0) -> np.ndarray:
         lambda i: stages.parse(bench.views, np.uint64(frames.ctypes.data), i),
         lambda i: stages.locate(bench.views, i),
         lambda i: stages.glance(bench.views, i),
+        lambda i: stages.fetch(bench.views, i),
     ):
         for i in range(len(packets)):
             stage(np.uint64(i))
