@@ -120,7 +120,7 @@ def walk(address, ip_bytes, captured, settings):
     Returns:
         The word that this room's beginning describes.  A reason other than NONE stands alone: EXTENSION_HEADERS where the
         chain is broken, endless or longer than the packet, TRUNCATED where the capture ends before the chain does.  What
-        is not captured of the last header's body does not matter.
+        is not captured of the last header's body does not matter, but for a fragment's, whose id names its datagram.
 
     Source:
         RFC 8200 4; RFC 4302 2.2 for the authentication header's length in units of 4.
@@ -142,6 +142,8 @@ def walk(address, ip_bytes, captured, settings):
         if next_header == _FRAGMENT:
             fragment_word = memory.be16(header + TWO) & _FRAGMENT_AND_MORE
             atomic = size if fragment_word == ZERO else ZERO
+            if fragment_word != ZERO and captured < at + EIGHT:
+                return _refused(Reason.TRUNCATED)
             if fragment_word & FRAGMENT_OFFSET:
                 next_header = memory.byte(header)
                 at += size

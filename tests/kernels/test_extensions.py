@@ -75,6 +75,8 @@ def naive(data, ip_bytes):
         kind, (protocol, length) = protocol, data[at : at + 2]
         if kind == FRAGMENT:
             fragment_word = int.from_bytes(data[at + 2 : at + 4], "big") & 0xFFF9
+            if fragment_word and at + 8 > captured:
+                return Reason.TRUNCATED
             at += 8
             if fragment_word >> 3:
                 break
@@ -257,3 +259,10 @@ def test_no_option_behind_the_end_is_read():
 
     looks(None)
     assert Child(looks).wait() == 0
+
+
+def test_a_fragment_header_is_captured_whole_or_the_capture_is_too_short():
+    data = packet(FRAGMENT, fragment(TCP, 0, 1))
+    for cut in range(41, 48):
+        assert walk(data[:cut], ip_bytes=len(data)) == Reason.TRUNCATED
+    assert walk(data[:48], ip_bytes=len(data)) == (TCP, 48, 1)
