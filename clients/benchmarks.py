@@ -62,6 +62,10 @@ FIGURES = {
         *("dump_s", "conntrack_lines_per_second", "ovs_lines_per_second", "count_ms_p50", "count_ms_p99"),
         *("packet_rate_fall_percent_dump", "packet_rate_fall_percent_busy"),
     ),
+    "clients": (
+        *("packets_per_second", "requests_per_second", "count_ms_p50", "count_ms_p99"),
+        *("packet_rate_fall_percent_flood", "packet_rate_fall_percent_busy"),
+    ),
     "views": ("idle_cpu_percent", "top_cpu_percent", "page_cpu_percent", "scrape_ms", "import_ms"),
 }
 """What is shown of each scenario; of others, all that the history has."""

@@ -63,14 +63,14 @@ class Dump:
         return 6 * self.plan.connections
 
 
-def turns(number: int) -> tuple[str, ...]:
-    """Return the order of a round: each of the three is first, second and last as often."""
-    first = number % len(TURNS)
-    return TURNS[first:] + TURNS[:first]
+def turns(number: int, names: tuple[str, ...] = TURNS) -> tuple[str, ...]:
+    """Return the order of a round: each of them is first, second and last as often."""
+    first = number % len(names)
+    return names[first:] + names[:first]
 
 
 # ---------------------------------------------------------------------------------------------------- members
-def send(plan: DumpPlan, table: Table, note: np.recarray, stream: np.record, meet: Meet) -> None:
+def send(plan: Plan, table: Table, note: np.recarray, stream: np.record, meet: Meet) -> None:
     """Be the worker: make the connections, then send packets of them from the first round to the end."""
     driver = Driver(table, plan.seed, plan.burst, stream)
     answered.fill(driver, plan.connections)

@@ -94,6 +94,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "load handshake": (("load handshake --connections 100 --iterations 2", "Whole conversations."),),
     "load scan": (("load scan --connections 2000 --zones 4", "New connections, and their end, in four zones."),),
     "load events": (("load events --connections 20000", "Events a second that one client is told, with none lost."),),
+    "load clients": (("load clients --connections 20000 --pairs 2", "Clients that ask all at once."),),
     "load dump": (("load dump --connections 100000 --rounds 3", "Dumps, and what others notice of them."),),
     "load views": (("load views --connections 100000 --seconds 5", "What top, the page and a scrape cost."),),
     "load compare": (("load compare before.json after.json", "Two results side by side."),),

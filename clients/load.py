@@ -62,7 +62,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "room": {"type": click.IntRange(min=256), "help": "Connections that there is room for beside those in use."},
     "seconds": {"type": click.IntRange(1, 86_400), "help": "How long."},
     "rounds": {"type": click.IntRange(1, 1000), "help": "Rounds of nothing, a busy neighbour, and a dump."},
-    "pairs": {"type": click.IntRange(min=1), "help": "Flushes, each beside as long a time without one."},
+    "pairs": {"type": click.IntRange(min=1), "help": "Disturbances, each beside as long a time without one."},
+    "clients": {"type": click.IntRange(1, 250), "help": "Clients that ask all at once."},
     "plot": {
         "metavar": "FILE",
         "help": "Draw throughput, connections, cleaning and latency over time: .png, .svg, .pdf.",
@@ -79,7 +80,7 @@ class Row(NamedTuple):
     help: str
     kind: str = "tracked"
     """Who carries it out: `floor`, `tracked` (clients/trial), `translated` (nat_trial), `ruled` (rules_trial), `zoned`
-    (zones_trial), `told` (events_trial), `dumped` (dump_trial) or `viewed` (views_trial)."""
+    (zones_trial), `told` (events_trial), `dumped` (dump_trial), `viewed` (views_trial) or `crowded` (clients_trial)."""
 
 
 MILLION = 1_000_000
@@ -153,6 +154,12 @@ ROWS = (
         "What it costs to watch a full table by top and by the page, to scrape it, and to begin a client.",
         "viewed",
     ),
+    Row(
+        "clients",
+        {"connections": 100_000, "clients": 64, "pairs": 60},
+        "Clients that ask all at once; beside them a worker's packets, and another client's count.",
+        "crowded",
+    ),
 )
 SERVICE = ("port", "instance", "socket")
 """Parameters that say which service."""
@@ -171,6 +178,7 @@ COMMON: dict[str, dict[str, Any]] = {
     "told": _MADE,
     "dumped": _MADE,
     "viewed": _MADE,
+    "crowded": _MADE,
 }
 """Parameters of all scenarios of a kind."""
 KINDS = {row.name: row.kind for row in ROWS}
@@ -205,7 +213,7 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
             trials = flood_trials(repeat, as_json, parameters)
         elif kind == "zoned":
             trials = zones_trials(name, repeat, as_json, parameters)
-        elif kind in ("told", "dumped", "viewed"):
+        elif kind in ("told", "dumped", "viewed", "crowded"):
             trials = answered_trials(kind, repeat, as_json, parameters)
         elif via == "service":
             trials = service_trials(name, repeat, as_json, parameters, target, recorded)
@@ -297,14 +305,15 @@ def zones_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, An
 
 
 def answered_trials(kind: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
-    """Return the figures of some trials of what clients of a service see: events, dumps, views."""
-    from . import answered, dump_trial, events_trial, views_trial
+    """Return the figures of some trials of what clients of a service see: events, dumps, views, floods of requests."""
+    from . import answered, clients_trial, dump_trial, events_trial, views_trial
     from .scenarios import Plan
 
     made: dict[str, tuple[Callable[[Any], Any], type[Plan], Callable[..., Any]]] = {
         "told": (events_trial.Events, Plan, events_trial.conduct),
         "dumped": (dump_trial.Dump, dump_trial.DumpPlan, dump_trial.conduct),
         "viewed": (views_trial.Views, views_trial.ViewsPlan, views_trial.conduct),
+        "crowded": (clients_trial.Clients, clients_trial.ClientsPlan, clients_trial.conduct),
     }
     scenario_of, plan_of, conduct = made[kind]
     scenario = scenario_of(plan_of(**parameters))

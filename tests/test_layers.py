@@ -103,7 +103,7 @@ ROOM_RULES = {
     "clients/answered": DRIVERS._replace(
         ours=(*DRIVERS.ours, *(f"service.{room}" for room in ("control", "context", "door", "listening")))
     ),
-    **{f"clients/{room}": DRIVERS for room in ("dump_trial", "events_trial", "views_trial")},
+    **{f"clients/{room}": DRIVERS for room in ("clients_trial", "dump_trial", "events_trial", "views_trial")},
     "clients/manual": Rule(("clients", "service.config"), ("click",)),  # run when a package is built
     "clients/plot": Rule(("clients",), ("click", "matplotlib")),
 }
