@@ -14,7 +14,8 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults gateway bench docs site clean
+.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults soak fuzz fuzz-guided \
+    gateway bench docs site clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
 PLAYED := --instance play --socket $(MADE)/play.sock
@@ -90,6 +91,34 @@ KILLS ?= 100
 faults: $(READY)
 	$(BIN)/python -m tests.faults $(KILLS) $(SEED)
 
+# everything at once for some minutes, a worker killed every two seconds
+MINUTES ?= 3
+
+soak: $(READY)
+	$(BIN)/python -m tests.faults.soak $(MINUTES) $(SEED)
+
+# nonsense: frames through the tracker with forbidden pages behind them, captures, rules, messages, rings, saved tables
+FRAMES ?= 1000000
+MESSAGES ?= 100000
+CAPTURES ?= 10000
+RULES ?= 10000
+RINGS ?= 20000
+SAVED ?= 500
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz $(SEED) frames=$(FRAMES) messages=$(MESSAGES) captures=$(CAPTURES) rules=$(RULES) \
+	    rings=$(RINGS) saved=$(SAVED)
+
+# parsers in Python, guided by what they reach
+SECONDS_EACH ?= 60
+
+fuzz-guided: $(READY)
+	$(BIN)/pip install --quiet --editable '.[test,fuzz]'
+	@mkdir -p $(MADE)/fuzz
+	for parser in rules messages ports; do \
+	    $(BIN)/python -m tests.fuzz.guided $$parser -max_total_time=$(SECONDS_EACH) -artifact_prefix=$(MADE)/fuzz/; \
+	done
+
 # two logical routers that translate, with real workers on the queues of two ports
 WORKERS ?= 60
 QUEUES ?= 1024
@@ -126,7 +155,7 @@ bench: $(READY)
 	for expectations in 0 1000; do for threads in 1 2; do \
 	    $(LOAD) unnat --threads $$threads --expectations $$expectations --json | $(KEEP); \
 	done; done
-	for scenario in events dump views; do $(LOAD) $$scenario --json | $(KEEP); done
+	for scenario in events dump views clients; do $(LOAD) $$scenario --json | $(KEEP); done
 	$(BIN)/python -m zonetrack.clients.benchmarks docs/benchmarks/history.jsonl > docs/benchmarks.md
 
 # pages that are printed from the code

@@ -10,23 +10,33 @@ _PROT_NONE = 0
 
 
 class Guard:
-    """Some pages, and the forbidden one behind them."""
+    """Some pages, and the forbidden one behind them; or several such pieces, one behind the other."""
 
-    def __init__(self, size=16 * PAGE):
+    def __init__(self, size=16 * PAGE, pairs=1):
         self.size = size
-        self._mapping = mmap.mmap(-1, size + PAGE)
-        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
-        if _libc.mprotect(self._base + size, PAGE, _PROT_NONE):
-            raise OSError(ctypes.get_errno(), "mprotect")
+        step = size + PAGE
+        self._mapping = mmap.mmap(-1, pairs * step)
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
+        for pair in range(pairs):
+            if _libc.mprotect(self.base + pair * step + size, PAGE, _PROT_NONE):
+                raise OSError(ctypes.get_errno(), "mprotect")
 
     def place(self, data):
         """Return the address of ``data``, copied so that its last byte is the last before the forbidden page."""
         assert len(data) <= self.size
-        address = self._base + self.size - len(data)
+        address = self.base + self.size - len(data)
         ctypes.memmove(address, bytes(data), len(data))
         return address
 
     @property
     def end(self):
         """Address of the first forbidden byte."""
-        return self._base + self.size
+        return self.base + self.size
+
+
+def fence(table):
+    """Forbid the page behind every region of a table that has no name: a kernel that reads past its end is killed."""
+    for region, memory in table.regions.items():
+        end = table.base[region] + memory.nbytes
+        if _libc.mprotect(end, PAGE, _PROT_NONE):
+            raise OSError(ctypes.get_errno(), f"mprotect behind {region.name}")
