@@ -81,10 +81,10 @@ class Report:
 class Load:
     """Client processes, one for each queue, and how many packets each has had answered."""
 
-    def __init__(self, service):
-        self.tally = shared(np.dtype([("answered", "u8"), ("enough", "u8"), ("reserved", "u8", (6,))]), WORKERS)
+    def __init__(self, service, queues=WORKERS):
+        self.tally = shared(np.dtype([("answered", "u8"), ("enough", "u8"), ("reserved", "u8", (6,))]), queues)
         self.instance = service.instance
-        self.children = [Child(lambda child, queue=queue: self._send(queue)) for queue in range(WORKERS)]
+        self.children = [Child(lambda child, queue=queue: self._send(queue)) for queue in range(queues)]
 
     def _send(self, number):
         """Send round and round, as much as there is room for, until there was enough, or nobody is there."""
@@ -126,9 +126,13 @@ class Load:
 class Campaign:
     """Kills under load, from a seed."""
 
+    workers = WORKERS
+    more_ports = ()
+    """Flags of ports beside those of the load and of the list."""
+
     def __init__(self, directory, seed=0, pace_s=PACE_S):
         self.directory, self.chance, self.pace_s = directory, random.Random(seed), pace_s
-        self.report = Report()
+        self.report = self._new_report()
         self.service = self._start(None)
         asked = ports.datagrams(KEPT_FLOWS, sport=7000)
         answered = [
@@ -137,20 +141,24 @@ class Campaign:
         ]
         self.asked = asked
         assert (self._kept(asked + answered)[KEPT_FLOWS:] & CtState.EST).all()
-        self.load = Load(self.service)
+        self.load = Load(self.service, self.workers)
+
+    def _new_report(self):
+        return Report()
 
     def _start(self, after):
         service = Service(
             self.directory,
             *(
                 "--workers",
-                WORKERS,
+                self.workers,
                 "--max-connections",
                 65_536,
                 "--port",
-                f"shm:lab,queues={WORKERS},zone={LOAD_ZONE}",
+                f"shm:lab,queues={self.workers},zone={LOAD_ZONE}",
             ),
             *("--port", f"shm:kept,queues=1,zone={KEPT_ZONE}"),
+            *self.more_ports,
             after=after,
         ).until_ready()
         if after is not None:
@@ -185,7 +193,7 @@ class Campaign:
             elif number % CONTROL_EVERY == 0:
                 self._kill_control()
             else:
-                self._kill_worker(self.chance.randrange(WORKERS))
+                self._kill_worker(self.chance.randrange(self.workers))
             if number % 7 == 0:
                 self._operate()
             if number % SAY_EVERY == 0:
@@ -254,7 +262,7 @@ class Campaign:
         before = {number: line["pid"] for number, line in self._workers().items()}
         answered, killed_s = self.load.answered(), time.monotonic()
         self.service.kill_keeper()
-        for number in range(WORKERS):
+        for number in range(self.workers):
             self.load.until_moved(number)
         self.service = self._start(self.service)
         self.report.gap_ms.append(1_000 * (time.monotonic() - killed_s))
