@@ -7,6 +7,8 @@ so that what depends on many packets is reached: windows, helpers, translation, 
 
 from __future__ import annotations
 
+import ctypes
+
 import foretelling
 import helping
 import numpy as np
@@ -267,6 +269,25 @@ class World:
                 sweep.sweep(views, now_ms, SWEEP_SLOTS)
         assert self.fuzz["strange"] == 0, f"{self.fuzz['strange']} verdicts that cannot be"
         return packets // int(n) * int(n)
+
+    def cut(self, seed, snapped, cuts):
+        """Track a seed cut at each of some bytes, BURST at most; its headers say what they said.
+
+        Args:
+            seed: one of `frames`.
+            snapped: whether the rest of it was on the wire.
+            cuts: bytes that are left.
+        """
+        there = np.frombuffer((ctypes.c_char * (BURST * FRAME_BYTES)).from_address(int(self.fuzz["frames"])), FRAME)
+        for i, cut in enumerate(cuts):
+            at = self._slots[0].base + 2 * i * PAGE + PAGE - cut
+            ctypes.memmove(at, seed.data, cut)
+            wire = len(seed.data) if snapped else cut
+            there[i] = (at, cut, wire, 0, seed.link, FrameFlag.COMMIT | FrameFlag.CHECKSUM_TRUSTED, i, 0)
+        n, views = u64(len(cuts)), self.workers[0].views
+        burst.track_burst(views, self.fuzz["frames"], n, u64(self.fuzz["now_ms"]), self.fuzz["verdicts"])
+        look(self.fuzz["address"], n)
+        late.collect(views, u64(self.fuzz["now_ms"]))
 
     def settle(self):
         """Finish what is under way; then nothing is broken."""

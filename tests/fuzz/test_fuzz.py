@@ -7,13 +7,15 @@ import signal
 import time
 
 import pytest
+from forked import Child
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from zonetrack.kernels.jit import JIT
 from zonetrack.service import rules_file
 from zonetrack.service.rules import RulesError
+from zonetrack.shm.reasons import Reason
 
-from . import captures, frames, mutation, rules, runs
+from . import captures, frames, mutation, rules, runs, seeds
 from .runs import Target
 from .targets import TARGETS
 
@@ -28,6 +30,27 @@ def test_nothing_is_found(name, record_property):
     record_property("told", report.told)
     assert report.findings == []
     assert report.cases == CASES[name]
+
+
+@pytest.mark.parametrize("snapped", [False, True])
+def test_every_frame_cut_at_every_byte_is_read_no_further(snapped):
+    """Interpreted, of each the first bytes behind its headers."""
+
+    def track(child):
+        faulthandler.disable()
+        made = frames.World(1)
+        for seed in seeds.frames():
+            most = len(seed.data) if JIT else min(len(seed.data), seed.l4 + 8)
+            for first in range(0 if JIT else seed.l3, most + 1, frames.BURST):
+                made.cut(seed, snapped, range(first, min(first + frames.BURST, most + 1)))
+        made.settle()
+        child.say((int(made.fuzz["strange"]), made.reasons()))
+
+    with Child(track) as child:
+        strange, reasons = child.hear()
+        assert child.wait() == 0
+    assert strange == 0
+    assert {Reason.NONE, Reason.TRUNCATED if snapped else Reason.L3_HEADER} <= reasons.keys()
 
 
 def test_every_target_is_run_here():
