@@ -50,6 +50,7 @@ HERE = {
     "/var/lib/zonetrack.saved": "zonetrack.saved",
 }
 ROWS = (
+    Row("load clients", "takes a minute", "--connections 2000 --pairs 1"),
     Row("load dump", "a million connections", "--connections 2000 --rounds 1"),
     Row("load scan --threads", "hundreds of thousands of connections", "--connections 2000"),
     Row("load forward", "takes ten seconds, and root", "--topology vv --seconds 0.1"),
