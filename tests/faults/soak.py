@@ -34,7 +34,7 @@ PROBE_PAUSE_S = 0.002
 AGAIN_S = 0.05
 """Without an answer: the worker that had the packet was killed over it."""
 SAMPLES_MAX = 1 << 21
-BATCHES_MAX = 50
+BATCHES_MAX = 10
 """Of events that a reader takes before it goes."""
 SETTLE_S = 60.0
 PROCESS_BYTES = 64 << 20
