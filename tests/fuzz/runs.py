@@ -72,9 +72,9 @@ class Report:
     findings: list[str] = field(default_factory=list)
 
     def __str__(self):
-        found = "\n".join(self.findings) or "nothing found"
+        found = f"{len(self.findings)} findings" if self.findings else "nothing found"
         last = f"; {self.told[-1]}" if self.told else ""
-        return f"{self.target}: {self.cases:,} cases in {self.seconds:,.0f} s{last}\n{found}"
+        return f"{self.target}: {self.cases:,} cases in {self.seconds:,.0f} s, {found}{last}"
 
 
 def resident_bytes(pid="self"):
@@ -130,7 +130,9 @@ def _watch(target, cases, seed, report):
     if wrong is not None:
         after = int(progress["cases"])
         again = f"python -m tests.fuzz {target.name} {cases} {seed}"
-        report.findings.append(f"{target.name}, seed {seed}, after {after:,} cases: {wrong}\n    again: {again}")
+        finding = f"{target.name}, seed {seed}, after {after:,} cases: {wrong}\n    again: {again}"
+        print(finding, flush=True)  # it may be long until the report
+        report.findings.append(finding)
 
 
 def _hear(child, progress):

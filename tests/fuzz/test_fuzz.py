@@ -117,10 +117,10 @@ def hangs(seed, cases, tick):
         (leaks, 90, "its memory grew by"),
     ],
 )
-def test_a_finding_says_what_and_how_to_see_it_again(world, cases, finding):
+def test_a_finding_says_what_and_how_to_see_it_again(world, cases, finding, capsys):
     report = runs.run(Target("some", world, cases), cases, seed=5)
     (told,) = report.findings
-    assert finding in told
+    assert finding in told and told in capsys.readouterr().out
     assert f"again: python -m tests.fuzz some {cases} 5" in told
 
 
