@@ -39,6 +39,8 @@ from .words import EIGHT, LOW_32, ONE, THIRTY_TWO, ZERO, u64
 _CREATED = offset(ENTRY, "created_ms")
 _NONE = u64(Reason.NONE)
 _COMMIT = u64(FrameFlag.COMMIT)
+STRANGERS_MAX = u64(4)
+"""Packets of other zones behind which nobody looks for more of his own."""
 FORESEEN = u64(4)
 """Packets before its turn at which memory is fetched for a tuple that has yet to be chosen."""
 _NEW = u64(CtState.NEW) | u64(CtState.TRK)
@@ -50,12 +52,21 @@ _CLASH = u64(Reason.CLASH)
 
 @kernel
 def wanted_in(views, i, count, zone):
-    """Return how many packets of the burst, from ``i`` on, found nothing in the same zone: the credit to ask for."""
+    """Return how many packets of the burst, from ``i`` on, found nothing in the same zone: the credit to ask for.
+
+    Those behind ``STRANGERS_MAX`` packets of other zones are not seen: where zones are many, each packet would look at all.
+    """
     wanted = ONE
+    strangers = ZERO
     for j in range(i + ONE, count):
         other = parsed_of(views, u64(j))
+        if u64(other.zone) != zone:
+            strangers += ONE
+            if strangers == STRANGERS_MAX:
+                break
+            continue
         found_none = u64(other.candidate) == ZERO or u64(other.candidate) == index.ABSENT
-        if u64(other.reason) == _NONE and found_none and u64(other.zone) == zone:
+        if u64(other.reason) == _NONE and found_none:
             wanted += ONE
     return wanted
 

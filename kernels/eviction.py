@@ -15,7 +15,8 @@ Which may go, and where they are looked for:
     HALF_OPEN_FULL  on the seats of the zone (kernels/half_open)
     FULL        the same as ZONE_FULL; after that of any zone that is set so, from a random place of the slab on
 
-The first ``ENOUGH`` that are met are compared; if none of these may go, the first that may, of ``LOOKS_MAX``.
+So many are looked at that ``ENOUGH`` of them may go, and of these the least valuable goes; ``LOOKS_MAX`` at most.  What is
+kept does not count: beside many connections in use one that has just begun would often be the only one to choose.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ VICTIMS_MAX = 8
 """Connections that are driven out for one, at most; Linux looks at 8 chains."""
 LOOKS_MAX = u64(128)
 """Connections that are looked at for a victim, at most."""
-ENOUGH = u64(16)
-"""Connections after which the least valuable so far is the victim."""
+ENOUGH = u64(8)
+"""Connections that may go after which the least valuable so far is the victim: as many as Linux has in its chains."""
 SEGMENTS_MAX = 4
 """Segments of a zone that are looked through, at most."""
 STEPS_MAX = u64(512)
@@ -174,18 +175,18 @@ def _take_out(views, record, zone, reason, now_ms):
 
 
 @kernel
-def _of_segment(views, segment, hash_, zone, now_ms, looks):
-    """Return the least valuable of some connections of a segment, from the home line of a hash on.
+def _of_segment(views, segment, hash_, zone, now_ms, best, met, looks):
+    """Return the least valuable of some connections, those of a segment among them, from the home line of a hash on.
 
     Args:
-        looks: u64, connections that were looked at in other segments.
+        best: u64, the candidate so far, or NOBODY.
+        met: u64, connections that may go, and ``looks``: that were looked at, in other segments.
 
     Returns:
-        A candidate, NOBODY when all that were looked at are to stay; and ``looks`` with those of this segment.
+        A candidate, NOBODY when all that were looked at are to stay; ``met`` and ``looks`` with those of this segment.
     """
     base = segments.slots_address(views, segment)
     home = segments.home_line(views, segment, hash_) - base
-    best = NOBODY
     for line in range(SLOTS // LINE_SLOTS):
         slots = base + ((home + u64(64 * line)) & u64(8 * SLOTS - 1))
         for i in range(LINE_SLOTS):
@@ -196,28 +197,31 @@ def _of_segment(views, segment, hash_, zone, now_ms, looks):
             named = memory.acquire64(slots + (u64(i) << THREE)) & LOW_32
             if named == ZERO:
                 continue
-            best = min(best, _candidate(views, named - ONE, zone, _ZONE_FULL, now_ms))
+            found = _candidate(views, named - ONE, zone, _ZONE_FULL, now_ms)
+            best = min(best, found)
+            met += ONE if found != NOBODY else ZERO
             looks += ONE
-            if looks >= LOOKS_MAX or (looks >= ENOUGH and best != NOBODY):
-                return best, looks
-    return best, looks
+            if looks >= LOOKS_MAX or met >= ENOUGH:
+                return best, met, looks
+    return best, met, looks
 
 
 @kernel
 def _of_zone(views, zone, hash_, now_ms):
     """Return a candidate of a zone."""
-    looks = ZERO
-    before = ZERO
+    best = NOBODY
+    met = looks = before = ZERO
     for _ in range(SEGMENTS_MAX):
-        segment = segments.segment_of(views, zones.load_word(views, zone), hash_)
+        word = zones.load_word(views, zone)
+        segment = segments.segment_of(views, word, hash_) if zones.directory_of(word) != ZERO else ZERO
         if segment == ZERO or segment == before:
-            return NOBODY
-        best, looks = _of_segment(views, segment - ONE, hash_, zone, now_ms, looks)
-        if best != NOBODY or looks >= LOOKS_MAX:
-            return best
+            break
+        best, met, looks = _of_segment(views, segment - ONE, hash_, zone, now_ms, best, met, looks)
+        if met >= ENOUGH or looks >= LOOKS_MAX:
+            break
         before = segment
         hash_ += _ELSEWHERE
-    return NOBODY
+    return best
 
 
 @kernel
@@ -226,14 +230,16 @@ def _of_any(views, zone, hash_, reason, now_ms):
     records = views.records[_ENTRIES]
     start = (hash_ >> EIGHT) % records
     best = NOBODY
-    looks = ZERO
+    met = looks = ZERO
     for i in range(min(STEPS_MAX, records)):
         record = (start + u64(i)) % records
         if entries.state_of(memory.acquire64(entries.address(views, record) + entries.LIFE)) != _LIVE:
             continue
-        best = min(best, _candidate(views, record, zone, reason, now_ms))
+        found = _candidate(views, record, zone, reason, now_ms)
+        best = min(best, found)
+        met += ONE if found != NOBODY else ZERO
         looks += ONE
-        if looks >= LOOKS_MAX or (looks >= ENOUGH and best != NOBODY):
+        if looks >= LOOKS_MAX or met >= ENOUGH:
             break
     return best
 

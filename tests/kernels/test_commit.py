@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from bursts import Bench, tcp, udp
-from zonetrack.kernels import commit
+from bursts import Bench, frames_of, tcp, udp
+from zonetrack.kernels import burst, commit
 from zonetrack.shm import segment
-from zonetrack.shm.layout import ENTRY, PARTICIPANT, QUOTA, CtState, Region, Status
+from zonetrack.shm.layout import ENTRY, PARTICIPANT, QUOTA, VERDICT, CtState, Region, Status
 from zonetrack.shm.sizing import Geometry
 
 
@@ -28,6 +28,15 @@ def test_credit_is_asked_for_what_found_nothing_in_the_same_zone(bench):
     assert wanted(bench, 1, 5) == 3  # 2, the answer to nobody, and 4
     assert wanted(bench, 4, 5) == 1
     assert wanted(bench, 1, 5, zone=3) == 1  # itself, whatever the others are
+
+
+def test_behind_many_packets_of_other_zones_nobody_looks_for_more_of_his_own(bench):
+    frames, buffers = frames_of([udp(sport) for sport in range(1, 10)], commit=False)
+    frames["zone"] = [0, 1, 0, 2, 3, 0, 1, 0, 0]
+    verdicts = np.zeros(len(buffers), VERDICT)
+    burst.track_burst(bench.views, *map(np.uint64, (frames.ctypes.data, len(buffers), 1000, verdicts.ctypes.data)))
+    assert wanted(bench, 0, 9) == 3  # the fourth of another zone stands before the last two
+    assert wanted(bench, 5, 9) == 3
 
 
 def test_no_credit_is_left_when_a_burst_is_over(bench):
