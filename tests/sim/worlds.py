@@ -337,6 +337,14 @@ def crowded():
 
 
 @functools.cache
+def pressed():
+    """A full zone of which some have expired: sweeps, inserts, early drop and flushes beside each other, and it shrinks."""
+    choices = [("crowd", (key, True)) for key in range(5)] + [("crowd", (2, True), (3, True), (4, True))]
+    choices += [*on(5, "find", "mark"), *3 * [("sweep",), ("flush",)], *CLOCK, *LIST, ("shrink",)]
+    return World(stage(), tiny.aimed(5), before=(0, 1, 2), expired=(0, 1), aging=True, limit=3, choices=choices)
+
+
+@functools.cache
 def labelled():
     """Connections that get labels, when they are made and later, where extensions are few."""
     made = stage(extension_share=1000)
@@ -440,6 +448,7 @@ WORLDS = {
             segments,
             foretold,
             crowded,
+            pressed,
             labelled,
             translated,
             watched,
