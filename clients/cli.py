@@ -50,7 +50,10 @@ COMMANDS = {
     "coverage": Command("zonetrack.clients.stats_commands:coverage_command", "Show every counter by name."),
     "zones": Command("zonetrack.clients.zones_command:command", "Show and set zones: how their packets are judged."),
     "workers": Command("zonetrack.clients.stats_commands:workers_command", "Show the workers."),
-    "ports": Command("zonetrack.clients.stats_commands:ports_command", "Show the ports and their queues."),
+    "ports": Command("zonetrack.clients.queue_commands:ports_command", "Show ports and queues; say who polls them."),
+    "rebalance": Command(
+        "zonetrack.clients.queue_commands:rebalance_command", "Deal queues out to workers anew, by what they cost."
+    ),
     "top": Command("zonetrack.clients.top_command:command", "Watch who and what fills the table, live."),
     "metrics": Command("zonetrack.clients.stats_commands:metrics_command", "Print what Prometheus reads of a service."),
     "save": Command("zonetrack.service.saved_commands:save_command", "Save the table of a stopped service in a file."),

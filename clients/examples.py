@@ -62,7 +62,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "trace": (
         ("trace in_port=lab,tcp,nw_src=192.0.2.1,nw_dst=192.0.2.2,tp_dst=80", "The way of one packet, in thought."),
     ),
-    "stats": (("stats", "Totals, workers, queues, zones."), ("stats --json", "The same for programs.")),
+    "stats": (
+        ("stats", "Totals, workers, queues, zones."),
+        ("stats --json", "The same for programs."),
+        ("stats --perf", "Where the time of workers goes."),
+    ),
     "coverage": (("coverage", "Every counter by name."),),
     "zones": (("zones --zone 0", "How full a zone is, and how its packets are judged."),),
     "zones show": (("zones show", "All zones in use."),),
@@ -70,6 +74,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "zones unset": (("zones unset 0", "Judge its packets as those of other zones."),),
     "workers": (("workers", "Processes, and what each has done."),),
     "ports": (("ports", "Ports and their queues."),),
+    "ports queues": (("ports queues", "Which worker polls which queue, and how much of its time that takes."),),
+    "ports assign": (("ports assign lab.0 0", "Have worker 0 poll the first queue of port lab."),),
+    "rebalance": (("rebalance --dry-run", "How would queues be dealt out better?"),),
     "top": (
         ("top", "Watch live; ? shows the keys, q ends it."),
         ("top --once --rows 5", "Look once, for a mail or a ticket."),

@@ -23,6 +23,8 @@ COLUMNS = (
     ("max_us", "max us"),
     ("unaccounted", "unaccounted"),
 )
+AGAINST = ("by", "packets_per_second", "packets_per_cpu_second", "cpu_s", "sent", "received")
+PAIRS = ("rules", "pairs", "on_per_second", "off_per_second", "ratio", "low", "high")
 
 
 class Flows(click.ParamType):
@@ -59,6 +61,17 @@ class Flows(click.ParamType):
     help="The gateway's wires: packet sockets, such of low latency, or AF_XDP.",
 )
 @click.option("--seconds", type=click.FloatRange(0.05, 3600), default=2.0, show_default=True, help="Of each run.")
+@click.option(
+    "--paced-share",
+    type=click.FloatRange(0.01, 1.0),
+    default=0.5,
+    show_default=True,
+    help="Of the highest rate, at which times and losses are taken.",
+)
+@click.option("--against", type=click.Choice(["kernel"]), help="Beside Linux's own routing, by time of all processors.")
+@click.option(
+    "--stats-pairs", type=click.IntRange(2, 10_000), help="What statistics cost: so many pairs with and without."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(
@@ -69,39 +82,69 @@ def command(
     tx_batching: str,
     port_kind: str,
     seconds: float,
+    paced_share: float,
+    against: str | None,
+    stats_pairs: int | None,
     as_json: bool,
 ) -> None:
     """Packets through ports and rules: as fast as may be, then at half that rate for the time they are on their way.
 
     pp goes from wire to wire, pv from a wire to a client in shared memory, pvp through such a client to a wire, vv from
     client to client.  Everything is tracked.  It takes root and ip(8) where there are wires.
+
+    With --against kernel (pp, the last of --flows): packets a second of processor time, of the whole machine without the
+    generator, here and where Linux routes and tracks.  With --stats-pairs: two workers both ways over two ports, with
+    statistics and without in turn, --seconds each; the ratio, and its interval of 95 %.
     """
     from ..shm.errors import RosterError, SegmentError
     from . import forward_trial, load
     from .errors import ZonetrackError
 
     load.warm("forward")
+    as_json = as_json or as_json_before
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    parameters = {"topology": topology, "size": size, "seconds": seconds}
     batching = {"on": (True,), "off": (False,), "both": (True, False)}[tx_batching]
+    columns, more = COLUMNS, {}
     try:
-        rows = list(
-            forward_trial.conduct(
-                topology, size, flows, batching, seconds, lambda text: click.echo(text, err=True), port_kind
-            )
-        )
+        if against is not None:
+            from . import kernel_trial
+
+            told = kernel_trial.conduct(flows[-1], size, seconds, say)
+            rows, columns = told.pop("rows"), columns_of(AGAINST)
+            more = {"against": against, "flows": flows[-1], **told}
+            say(f"zonetrack / kernel: {told['ratio_per_cpu_second']:.2f}")
+        elif stats_pairs is not None:
+            from . import stats_trial
+
+            more = {"flows": flows[-1], "topology": "vv"}
+            rows = list(stats_trial.conduct(stats_pairs, flows[-1], size, seconds, say))
+            columns = columns_of(PAIRS)
+        else:
+            more = {"port": port_kind, "paced_share": paced_share}
+            rows = list(forward_trial.conduct(topology, size, flows, batching, seconds, say, port_kind, paced_share))
     except (SegmentError, RosterError) as error:
         raise ZonetrackError(str(error)) from error
-    if as_json or as_json_before:
-        parameters = {"topology": topology, "size": size, "port": port_kind, "seconds": seconds}
-        click.echo(json.dumps({"scenario": "forward", **parameters, "rows": rows}))
+    if as_json:
+        click.echo(json.dumps({"scenario": "forward", **parameters, **more, "rows": rows}))
     else:
-        show(rows)
+        exact = ("ratio", "low", "high")
+        show([row | {name: f"{row[name]:.4f}" for name in exact if name in row} for row in rows], columns)
 
 
-def show(rows: list[dict[str, Any]]) -> None:
+def columns_of(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return columns that are headed as their figures are called."""
+    return tuple((name, name.replace("_", " ")) for name in names)
+
+
+def show(rows: list[dict[str, Any]], columns: tuple[tuple[str, str], ...] = COLUMNS) -> None:
     """Print the rows as a table."""
     from . import tables
 
-    tables.show([heading for _, heading in COLUMNS], [[text(row.get(name)) for name, _ in COLUMNS] for row in rows])
+    tables.show([heading for _, heading in columns], [[text(row.get(name)) for name, _ in columns] for row in rows])
 
 
 def text(value: Any) -> str:

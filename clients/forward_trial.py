@@ -90,7 +90,14 @@ class Row:
 class Stage:
     """The ports, the wires and the table of a topology."""
 
-    def __init__(self, topology: str, size: int, house: contextlib.ExitStack, port_kind: str = "blocks") -> None:
+    def __init__(
+        self,
+        topology: str,
+        size: int,
+        house: contextlib.ExitStack,
+        port_kind: str = "blocks",
+        has_gateway: bool = True,
+    ) -> None:
         """Set it up.
 
         Args:
@@ -98,6 +105,8 @@ class Stage:
             size: of a frame on the wire, with its frame check sequence.
             house: everything is open until its end.
             port_kind: of PORT_KINDS, by which the gateway has its ends of the wires.
+            has_gateway: whether our ports are at the ends of the wires; else somebody else's gateway is, and nobody listens
+                beyond it.
         """
         self.topology, self.frame_bytes = topology, size - 4
         self.instance = f"forward-{os.getpid()}"
@@ -107,19 +116,23 @@ class Stage:
         by = PORT_KINDS[port_kind]
         # who waits for a block himself cannot tell how soon a packet came
         sink = PacketPort if port_kind == "blocks" else PromptPort
+        self.spaces: list[Namespace] = []
         made: list[Any] = []
         if topology != "vv":
             spaces = [Namespace() for _ in range(3)]
             for one in spaces:
                 house.callback(one.close)
+            self.spaces = spaces
             outside, gateway, beyond = spaces
             wire(outside, "source", gateway, "in")
             with outside.entered():
                 self.source = house.enter_context(PacketPort("source", ring_mb=1))
-            with gateway.entered():
-                made.append(house.enter_context(by("in", 64)))
+            if has_gateway:
+                with gateway.entered():
+                    made.append(house.enter_context(by("in", 64)))
             if topology != "pv":
                 wire(gateway, "out", beyond, "sink")
+            if topology != "pv" and has_gateway:
                 with gateway.entered():
                     made.append(house.enter_context(by("out", 1)))
                 with beyond.entered():
@@ -132,7 +145,8 @@ class Stage:
         self.sink_queues = Queues([self.sink] if self.sink else [])
         self.rules = Rulebook(1)
         names = Names({one.name: number for number, one in enumerate(made, 1)})
-        self.rules.publish(rules_compile.compile_rules(rules_text.read(RULES[topology], names)))
+        if has_gateway:
+            self.rules.publish(rules_compile.compile_rules(rules_text.read(RULES[topology], names)))
         self.control = crew.shared(CONTROL, 1).view(np.recarray)[0]
         self.counts = crew.shared(COUNTS, 1)
 
@@ -351,6 +365,7 @@ def conduct(
     seconds: float,
     say: Callable[[str], None],
     port_kind: str = "blocks",
+    paced_share: float = PACED_SHARE,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each number of flows and each way of sending.
 
@@ -362,6 +377,7 @@ def conduct(
         seconds: of each run.
         say: told what is under way.
         port_kind: of PORT_KINDS.
+        paced_share: of the highest rate, at which times and losses are taken.
     """
     with contextlib.ExitStack() as house:
         stage = Stage(topology, size, house, port_kind)
@@ -370,7 +386,7 @@ def conduct(
                 row = Row(number, on)
                 say(f"{topology}: {number} flows, batching {'on' if on else 'off'}")
                 full = stage.run(row, seconds)
-                paced = stage.run(row, seconds, full["packets_per_second"] * PACED_SHARE)
+                paced = stage.run(row, seconds, full["packets_per_second"] * paced_share)
                 times = {name: value for name, value in paced.items() if name.endswith("_us")}
                 kept = {name: value for name, value in full.items() if not name.endswith("_us")}
                 yield (

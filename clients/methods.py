@@ -210,6 +210,25 @@ class Rules:
         return self._call("rules.clear", {})
 
 
+class Queues:
+    """The queues of ports, and which workers poll them."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __call__(self) -> Any:
+        """Return ``queues`` and ``workers``: who polls what, and how much of whose time that took in the last minute."""
+        return self._call("queues", {})
+
+    def assign(self, port: str, queue: int, worker: int) -> Any:
+        """Have a worker poll a queue; ``settled`` says whether it does already."""
+        return self._call("queues.assign", {"port": port, "queue": queue, "worker": worker})
+
+    def rebalance(self, dry_run: bool = False) -> Any:
+        """Deal queues out anew, by what they cost; return the ``moves`` and what they are good for."""
+        return self._call("queues.rebalance", {"dry_run": dry_run})
+
+
 class Methods:
     """What a client can ask, but for dumps, which the runtimes bring along.
 
@@ -224,6 +243,7 @@ class Methods:
         self.rules = Rules(call)
         self.fragments = Fragments(call)
         self.zones = Zones(call)
+        self.queues = Queues(call)
 
     def hello(self) -> Any:
         """Return versions, the name of the instance, and what we may do."""
@@ -284,6 +304,14 @@ class Methods:
     def ports(self) -> Any:
         """Return a list of the ports, with their queues."""
         return self.call("ports", {})
+
+    def perf(self) -> Any:
+        """Return where the time of workers goes, as far as it is measured."""
+        return self.call("perf", {})
+
+    def set_perf(self, on: bool) -> Any:
+        """Count and measure what comes and goes, or only count what is lost."""
+        return self.call("perf.set", {"on": on})
 
     def audit(self) -> Any:
         """Check the invariants of the table, as far as they can be while others work on it."""

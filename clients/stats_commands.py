@@ -1,4 +1,4 @@
-"""``zonetrack stats``, ``coverage``, ``workers``, ``ports``, ``metrics``: the figures of a running service."""
+"""``zonetrack stats``, ``coverage``, ``workers``, ``metrics``: the figures of a running service."""
 
 from __future__ import annotations
 
@@ -21,12 +21,27 @@ CLEAR = "\x1b[H\x1b[2J"
 @where
 @click.option("--watch", is_flag=True, help="Again and again, until interrupted.")
 @click.option("--interval", type=click.FloatRange(0.1), default=INTERVAL_S, metavar="S", help="With --watch; seconds.")
+@click.option("--perf", is_flag=True, help="Where the time of workers goes, part by part.")
+@click.option("--switch", type=click.Choice(["on", "off"]), help="Count and measure what comes and goes, or do not.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, with --watch one per line.")
-def stats_command(socket: str | None, instance: str | None, watch: bool, interval: float, as_json: bool) -> None:
-    """Show totals, and the counters of each worker, queue and zone in use."""
+def stats_command(
+    socket: str | None,
+    instance: str | None,
+    watch: bool,
+    interval: float,
+    perf: bool,
+    switch: str | None,
+    as_json: bool,
+) -> None:
+    """Show totals, and the counters of each worker, queue and zone in use.
+
+    With --perf: of the bursts that are measured, one in 64, what each part took; idle and sweep are all of their time.
+    """
     with reach(socket, instance) as ct, suppress(KeyboardInterrupt):
+        if switch is not None:
+            ct.set_perf(switch == "on")
         while True:
-            told = ct.stats()
+            told = ct.perf() if perf else ct.stats()
             if as_json:
                 print_json(told)
             else:
@@ -125,19 +140,6 @@ def metrics_command(socket: str | None, instance: str | None, as_json: bool) -> 
             print_json(ct.metrics("plain")["families"])
         else:
             click.echo(ct.metrics()["text"], nl=False)
-
-
-@click.command("ports")
-@where
-@as_json
-def ports_command(socket: str | None, instance: str | None, as_json: bool) -> None:
-    """Show the ports and their queues."""
-    with reach(socket, instance) as ct:
-        told = ct.ports()
-    answer(told, as_json)
-    if not as_json:
-        for one in told:
-            show_inside("port", one)
 
 
 def answer(rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -20,7 +20,7 @@ is held; within one, one record's lock, or the segments of an insert.
 
 from __future__ import annotations
 
-from ..shm.layout import FRAME_BYTES, VERDICT_BYTES, CtState, End, EventKind, FrameFlag, Setting, Status, Way
+from ..shm.layout import FRAME_BYTES, VERDICT_BYTES, CtState, End, EventKind, FrameFlag, Part, Setting, Status, Way
 from ..shm.reasons import Reason
 from . import (
     actions,
@@ -39,6 +39,7 @@ from . import (
     memory,
     nat,
     outcome,
+    perf,
     predicted,
     reassembly,
     samples,
@@ -73,6 +74,8 @@ _OFFSETS = u64(Status.SEQUENCE_OFFSETS)
 _UPDATE = u64(EventKind.UPDATE)
 _EXPIRED, _REPLACED, _CLOSED = u64(End.EXPIRED), u64(End.REPLACED), u64(End.CLOSED)
 _ADAPTIVE = u64(Setting.ADAPTIVE)
+_PARSE_PART, _LOOKUP_PART = u64(Part.PARSE), u64(Part.LOOKUP)
+_TRACK_PART, _NAT_PART = u64(Part.TRACK), u64(Part.NAT)
 _BOUNDED = outcome.SHORTEN | outcome.SINCE_BEGUN
 
 
@@ -200,7 +203,9 @@ def _track_found(views, frame, parsed, key, record, settings, now_ms, verdict_ad
     if u64(verdict.reason) != _NONE:
         samples.remember(views, entry, record)
     if translated != ZERO and kind != u64(Outcome.INVALID):
+        perf.part_is_over(views.perf, _TRACK_PART)
         verdict.ct_state = u64(verdict.ct_state) | nat.send_on(views, frame, parsed, entry, seen)
+        perf.part_is_over(views.perf, _NAT_PART)
     if kind == u64(Outcome.DELETE):
         delete_list.end(views, record, _CLOSED)
     elif entries.outline(entry) != before and events.are_wanted(views, _UPDATE):
@@ -360,10 +365,12 @@ def track_burst(views, frames, count, now_ms, verdicts):
     events.tick(views, now_ms)
     for i in range(count):
         stages.parse(views, frames, u64(i))
+    perf.part_is_over(views.perf, _PARSE_PART)
     for i in range(count):
         stages.locate(views, u64(i))
     for i in range(count):
         stages.glance(views, u64(i))
+    perf.part_is_over(views.perf, _LOOKUP_PART)
     valid = ZERO
     missed = ZERO
     predicted_ = ZERO
@@ -391,4 +398,5 @@ def track_burst(views, frames, count, now_ms, verdicts):
     counters.add(views, Reason.HIT, predicted_)
     counters.add(views, Reason.MISS, missed + turned_away)
     counters.add(views, Reason.BYTES, bytes_)
+    perf.part_is_over(views.perf, _TRACK_PART)
     return valid + predicted_ + turned_away

@@ -6,7 +6,7 @@ A record is taken from the own list, written whole under its lock in state NEW, 
 
 from __future__ import annotations
 
-from ..shm.layout import ENTRY, CtState, FrameFlag, Setting, Status, Step, VerdictFlag, offset
+from ..shm.layout import ENTRY, CtState, FrameFlag, Part, Setting, Status, Step, VerdictFlag, offset
 from ..shm.reasons import Reason
 from . import (
     actions,
@@ -25,6 +25,7 @@ from . import (
     locks,
     memory,
     nat,
+    perf,
     stages,
     timeouts,
     track,
@@ -36,6 +37,7 @@ from .stages import key_of, parsed_of
 from .verdicts import no_record, refuse, verdict_at
 from .words import EIGHT, LOW_32, ONE, THIRTY_TWO, ZERO, u64
 
+_TRACK, _NAT = u64(Part.TRACK), u64(Part.NAT)
 _CREATED = offset(ENTRY, "created_ms")
 _NONE = u64(Reason.NONE)
 _COMMIT = u64(FrameFlag.COMMIT)
@@ -156,12 +158,14 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
         if reason == _CLASH:
             bound = nat.binding_of_any(views, frame)
     if bound != ZERO:
+        perf.part_is_over(views.perf, _TRACK)
         salt = record | (incarnation << THIRTY_TWO)
         reply_key = key_of(views, i, stages.ERROR)
         action = nat.action_at(bound)
         if bound != asked:
             parsed.foreseen = ZERO  # for what the rule asks
         reason = bindings.bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split, now_ms)
+        perf.part_is_over(views.perf, _NAT)
     if reason != _NONE:
         intents.set_record(views, record, Step.ALLOC)
         entries.release(views, record)
@@ -173,7 +177,9 @@ def make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_add
     memory.set_le64(verdict_address + EIGHT, record | (incarnation << THIRTY_TWO))
     verdict.timeout_ms = min(expiry_ms - now_ms, LOW_32)
     if bound != ZERO:
+        perf.part_is_over(views.perf, _TRACK)
         nat.send_first_on(views, frame, parsed, i, bound, verdict)
+        perf.part_is_over(views.perf, _NAT)
     return reason
 
 

@@ -34,6 +34,7 @@ from ..shm.layout import (
     WAIT,
     WAITING,
     WAITING_BYTES,
+    Part,
     VerdictFlag,
     offset,
 )
@@ -46,6 +47,7 @@ from . import (
     memory,
     moments,
     outputs,
+    perf,
     pipeline,
     port_nfqueue,
     port_shm,
@@ -67,6 +69,7 @@ polled_at = memory.record_at(POLLED)
 _TX = offset(QUEUE, "tx")
 _HEARTBEAT = offset(PARTICIPANT, "heartbeat")
 _ADDRESS = offset(WAIT, "address")
+_RECEIVE, _RULES = u64(Part.RECEIVE), u64(Part.RULES)
 _BUSY = u64(8 * Reason.BUSY)
 _BURST = u64(POLL_BURST_PACKETS)
 _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
@@ -199,15 +202,22 @@ def _round(views, loop, now_ms):
         count = ONE
         if i < loop.queue_count:
             address = memory.le64(loop.queues + (u64(i) << THREE))
+            queue = queue_at(address)
+            measured = perf.is_due(queue, loop) and ports.is_ready(address)
+            if measured:
+                perf.begin(loop.perf, address)
             count = ports.rx_burst(loop, address)
             if count == ZERO:
+                if measured:
+                    perf.drop(loop.perf)
                 continue
-            queue = queue_at(address)
+            perf.part_is_over(loop.perf, _RECEIVE)
             packets += count
             if ruled:
                 pipeline.begin(pipe, loop, queue, count)
                 pipe.queue = address
         else:
+            measured = False
             if not (ruled and fragments.waits_for(views)):
                 break
             address = _fetch_late(views, pipe, loop, now_ms)
@@ -215,8 +225,10 @@ def _round(views, loop, now_ms):
                 break
             queue = queue_at(address)
         frames, verdicts, waiting = loop.frames, loop.verdicts, count
+        taken = count
         if ruled:
             waiting = pipeline.advance(views, pipe, loop, queue, count, now_ms)
+            perf.part_is_over(loop.perf, _RULES)
             frames, verdicts = pipe.frames, pipe.verdicts
         for _ in range(pipeline.TURNS_MAX):
             if waiting == ZERO:
@@ -225,6 +237,7 @@ def _round(views, loop, now_ms):
             if not ruled:
                 break
             waiting = pipeline.advance(views, pipe, loop, queue, count, now_ms)
+            perf.part_is_over(loop.perf, _RULES)
         if ruled:
             pipeline.finish(views, pipe, loop, address, count)
         else:
@@ -236,11 +249,16 @@ def _round(views, loop, now_ms):
             elif ports.decides(queue):
                 port_nfqueue.accept_all(address, loop, count)
         ports.release(address)
+        if measured:
+            perf.end(loop.perf, taken)
+    before_ns = perf.before_handing_over(loop.perf)
     if ruled:
         if packets == ZERO or pipe.flush_interval_ns == ZERO or _is_time(loop, pipe):
             outputs.hand_over(views, pipe)
     elif fragments.waits_for(views):
         _answer_late(views, loop, now_ms)
+    if before_ns != ZERO:
+        perf.hand_over(loop.perf, before_ns, packets)
     return packets
 
 
@@ -324,6 +342,7 @@ def poll(views, loop, now_ms, rounds_max, sweep_slots):
         Beside any others on the table; the queues of `loop` are this worker's alone.
     """
     memory.release64(views.intent + _HEARTBEAT, memory.acquire64(views.intent + _HEARTBEAT) + ONE)
+    views.perf = loop.perf
     packets = ZERO
     if not rulebook.pick_up(pipeline.pipe_at(loop.pipe)):
         rounds_max = ZERO

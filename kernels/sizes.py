@@ -1,10 +1,13 @@
-"""What a queue counts of packets that came or went at once: their number, and the power of two that it reaches."""
+"""What a queue counts of packets that came or went at once: their number, and the power of two that it reaches.
+
+Nothing where it is unmeasured; what is lost is counted elsewhere, and always.
+"""
 
 from __future__ import annotations
 
 from ..shm.layout import SIZES
 from .jit import inlined
-from .words import ONE, TWO, u64
+from .words import ONE, TWO, ZERO, u64
 
 _LAST = u64(SIZES - 1)
 
@@ -31,6 +34,8 @@ def count(sizes, n):
 @inlined
 def received(queue, packets, bytes_):
     """Count a burst that was taken from a QUEUE: not 0 packets, and their bytes on the wire."""
+    if u64(queue.unmeasured) != ZERO:
+        return
     queue.rx_packets = queue.rx_packets + packets
     queue.rx_bytes = queue.rx_bytes + bytes_
     queue.bursts = queue.bursts + ONE
@@ -40,6 +45,8 @@ def received(queue, packets, bytes_):
 @inlined
 def handed_over(queue, packets):
     """Count a batch that was handed over to the other side of a QUEUE: not 0 packets; their bytes were counted before."""
+    if u64(queue.unmeasured) != ZERO:
+        return
     queue.tx_packets = queue.tx_packets + packets
     queue.batches = queue.batches + ONE
     count(queue.tx_sizes, packets)

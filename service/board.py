@@ -10,7 +10,7 @@ Who writes        what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,17 +35,23 @@ LINE = np.dtype(
 
 
 class Board:
-    """Lines of the workers, numbered from 0, and the queues each of them owns."""
+    """Lines of the workers, numbered from 0, and the queues that each of them polls."""
 
-    def __init__(self, queues: Sequence[Sequence[tuple[str, int]]], lines: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        queues: Callable[[int], Sequence[tuple[str, int]]] = lambda worker: (),
+        lines: np.ndarray | None = None,
+    ) -> None:
         """Hang up a board.
 
         Args:
-            queues: for each worker, the port and the number of each of its queues.
+            workers: how many there are.
+            queues: returns the port and the number of each queue that a worker polls now.
             lines: LINE[n], of the estate; None: this process's and those of whoever it forks.
         """
-        self.queues = [list(own) for own in queues]
-        self.lines = shared(LINE, len(queues)) if lines is None else lines[: len(queues)]
+        self.queues = queues
+        self.lines = shared(LINE, workers) if lines is None else lines[:workers]
 
     def workers(self) -> list[dict[str, Any]]:
         """Return what stands on each line, in plain values."""
@@ -59,7 +65,7 @@ class Board:
                 "owner": int(line["owner"]),
                 "calls": int(line["calls"]),
                 "packets": int(line["packets"]),
-                "queues": [[port, queue] for port, queue in self.queues[number]],
+                "queues": [[port, queue] for port, queue in self.queues(number)],
             }
             for number, line in enumerate(self.lines)
         ]

@@ -24,6 +24,7 @@ from ..shm.segment import INSTANCE_DEFAULT
 from ..shm.sizing import CONNECTIONS_DEFAULT, EXTENSION_SHARE_DEFAULT, ZONES_IN_USE_DEFAULT
 from . import listening
 from .config_values import (
+    WORKERS_MAX,
     Reader,
     choice,
     collector,
@@ -31,6 +32,7 @@ from .config_values import (
     name,
     number,
     ports,
+    queue_workers,
     switch,
     text,
     timeout_policies,
@@ -45,7 +47,6 @@ FILE_DEFAULT = Path("/etc/zonetrack/zonetrack.toml")
 ENVIRONMENT = "ZONETRACK_"
 FILE_KEY = "config"
 """``--config`` and ZONETRACK_CONFIG say which file; the file itself has no such key."""
-WORKERS_MAX = 128
 SLIP = 0.8
 """A variable of the environment that is this close to one of ours is taken for a slip; others are not our business."""
 
@@ -78,6 +79,9 @@ class Control:
     depth_max: int = key(number(4, 256), 16, "of a request: maps and lists in each other")
     in_flight_max: int = key(number(1, 4_096), 64, "requests of one client that are not answered yet")
     output_bytes_max: int = key(number(1 << 16, 1 << 30), 8 << 20, "that wait for one client; more, and it is paused")
+    balance_interval_s: int = key(
+        number(0, 86_400), 0, "after which queues may be dealt out anew where a worker is at its limit; 0: never"
+    )
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,8 @@ class Config:
     workers: int = key(number(1, WORKERS_MAX), 1, "processes that track packets")
     ports: tuple[PortSpec, ...] = key(ports, (), "where packets come from")
     ports_group: str | None = key(text, None, "whose members may be clients of ports")
+    assign: dict[str, int] = key(queue_workers, {}, "who polls a queue: `lan.0 = 1`; others are dealt out", live=True)  # noqa: RUF009
+    statistics: bool = key(switch, True, "count what comes and goes, and measure what it takes", live=True)
     rules: str | None = key(text, None, "file of the rules that packets meet; none are there without", live=True)
     max_connections: int = key(number(1, CONNECTIONS_MAX), CONNECTIONS_DEFAULT, "records in the table")
     zones_in_use_max: int = key(number(1, ZONES_MAX), ZONES_IN_USE_DEFAULT, "zones with connections at once")

@@ -14,13 +14,14 @@ from typing import Any
 from ..clients import collectors
 from ..clients.errors import ServerError
 from ..shm.layout import QUEUES_MAX, UNLIMITED, ZONES_MAX
-from . import helper_rules, policies
+from . import assignments, helper_rules, policies
 from . import zone_settings as settings_by_zone
 from .ports.specs import SPEC, PortSpec
 from .ports.specs import read as port
 
 Reader = Callable[[Any], Any]
 
+WORKERS_MAX = 128
 NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
@@ -100,6 +101,28 @@ def zone_limits(value: Any) -> dict[int, int]:
     else:
         raise ValueError(f"expected a table of limits by zone, found {value!r}")
     return {number(0, ZONES_MAX - 1)(str(zone)): limit(most) for zone, most in pairs}
+
+
+def queue_workers(value: Any) -> dict[str, int]:
+    """Read workers by queue: a table, or text such as ``lan.0=1 wan.0=0``."""
+    if isinstance(value, str):
+        value = {queue: worker for queue, _, worker in (pair.partition("=") for pair in value.split())}
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a table of workers by queue, found {value!r}")
+    found = {}
+    for queue, worker in _flat(value):
+        port, index = assignments.read(queue)
+        found[f"{port}.{index}"] = number(0, WORKERS_MAX - 1)(worker)
+    return found
+
+
+def _flat(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield keys and values of a table; TOML makes a table in it of ``lan.0 = 1`` without quotes."""
+    for key, one in value.items():
+        if isinstance(one, dict):
+            yield from ((f"{key}.{below}", worker) for below, worker in one.items())
+        else:
+            yield str(key), one
 
 
 def _tables(value: Any, of: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.views import Table
 from .config import Control, Metrics
@@ -41,6 +42,8 @@ class Context:
     """Each port and its queues in plain values, with their counters."""
     rules: Rulebook = field(default_factory=lambda: Rulebook(1))
     """That packets meet."""
+    queues: Queues = field(default_factory=lambda: Queues([]))
+    """Of all ports."""
     bounds: Control = field(default_factory=Control)
     metrics: Metrics = field(default_factory=Metrics)
     sites: dict[str, socket.socket] = field(default_factory=dict)

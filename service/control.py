@@ -34,7 +34,8 @@ from . import (
     handlers,
     log,
     privileges,
-    rules_handlers,  # noqa: F401 - puts its rows into the table
+    queue_handlers,  # noqa: F401 - puts its rows into the table
+    rules_handlers,  # noqa: F401 - likewise
     watch_handlers,  # noqa: F401 - likewise
 )
 from .context import Context
@@ -93,7 +94,8 @@ class Server:
         stopping = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, stopping.set)
         loop.set_exception_handler(_log_mistake)
-        works = (self.pulse.beat(), self.desk.warnings.watch(), self.desk.shrinker.watch())
+        desk = self.desk
+        works = (self.pulse.beat(), desk.warnings.watch(), desk.shrinker.watch(), desk.assignments.watch())
         tasks = [asyncio.create_task(work) for work in works]
         server = await loop.create_unix_server(
             lambda: Connection(self), sock=self.context.door.listener, backlog=BACKLOG

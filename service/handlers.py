@@ -44,6 +44,7 @@ from . import (
     snapshot,
     zone_settings,
 )
+from .assignments import Assignments
 from .context import Context, Order
 from .door import Peer, Rights
 from .event_hub import Hub, Line
@@ -96,6 +97,7 @@ class Desk:
         self.stats, self.quotas, self.policies = Stats(table), Quotas(table), Policies(table)
         self.zone_settings, self.samples = ZoneSettings(table), Samples(table)
         self.rules = Published(self.context.rules, table, [port["name"] for port in self.context.ports()])
+        self.assignments = Assignments(self.context.queues, self.context.bounds.balance_interval_s)
         self.reassembly = ReassemblySettings(table)
         self.summary = Summary(table, walker, self.stats)
         self.warnings = Warnings(self.stats.fills, self.summary.get)

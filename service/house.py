@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ..clients import address
 from ..shm import estate
@@ -21,9 +22,9 @@ from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.seats import Seats
 from ..shm.sources import Sources
-from . import door, listening, orphans
+from . import assignments, door, listening, orphans
 from .board import LINE, Board
-from .config import Config
+from .config import Config, ConfigError
 from .door import Door
 from .orphans import Orphans
 from .ports import opening as ports
@@ -96,7 +97,8 @@ def make(config: Config, undo: Undo) -> House:
         opened.append(one)
         for number, descriptor in enumerate(one.descriptors()):
             made.keep(_of_port(one.name, number), os.dup(descriptor))
-    queues, book, events = Queues(opened, **_sending(config)), Rulebook(config.workers), Events()
+    queues = _queues(opened, config)
+    book, events = Rulebook(config.workers), Events()
     made.keep(QUEUES, os.dup(queues.descriptor))
     made.keep(RULES, os.dup(book.descriptor))
     made.keep(EVENTS, os.dup(events.descriptor))
@@ -150,13 +152,23 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
     )
 
 
-def _sending(config: Config) -> dict[str, int]:
+def _sending(config: Config) -> dict[str, Any]:
     """Return what queues are to know of the configuration: how many workers there are, and how long frames wait."""
     return {
         "workers": config.workers,
         "batch_max": config.tx_batch_max,
         "flush_interval_us": config.tx_flush_interval_us,
     }
+
+
+def _queues(opened: list[ports.Opened], config: Config) -> Queues:
+    assigned = {assignments.read(queue): worker for queue, worker in config.assign.items()}
+    try:
+        made = Queues(opened, assigned=assigned, **_sending(config))
+    except ValueError as error:
+        raise ConfigError(f"ports, assign: {error}") from error
+    made.measure(config.statistics)
+    return made
 
 
 def _of_site(shown: str) -> str:
@@ -212,7 +224,7 @@ def _listen(config: Config, made: Estate, undo: Undo) -> dict[str, socket.socket
 
 
 def _board(queues: Queues, estate: Estate) -> Board:
-    return Board([queues.named(own) for own in queues.deal()], estate.lines(LINE))
+    return Board(queues.workers, lambda worker: queues.named(queues.held_by(worker)), estate.lines(LINE))
 
 
 @contextlib.contextmanager

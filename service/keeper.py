@@ -30,6 +30,7 @@ from ..shm.errors import EstateError
 from ..shm.queues import Queues
 from ..shm.segment import Instance
 from . import (
+    assignments,
     burial,
     children,
     control,
@@ -48,7 +49,7 @@ from . import (
 from .board import Board
 from .burial import Burial
 from .children import Child
-from .config import Config, Loaded, differences, merge
+from .config import Config, ConfigError, Loaded, differences, merge
 from .context import Context, Order
 from .crew import ending
 from .door import Door
@@ -174,6 +175,9 @@ class Keeper:
         if left is None or told["live"] != wanted["live"]:
             # what clients have changed stays where the configuration says the same as before
             settings.apply(self._instance.table, self.config)
+            if left is not None:
+                self._queues.assign(self._assigned(self.config))
+                self._queues.measure(self.config.statistics)
             if self.config.rules is not None:
                 self._rules.load_file(self.config.rules, RULES_WAIT_S)
         self._house.estate.tell(told | wanted | {"again": None})
@@ -230,6 +234,7 @@ class Keeper:
             workers=self._board.workers,
             ports=self._ports,
             rules=self._rules.book,
+            queues=self._queues,
             bounds=self.config.control,
             metrics=self.config.metrics,
             sites=self._house.sites,
@@ -253,6 +258,7 @@ class Keeper:
         after = self._load().config
         if after.rules is not None:
             self._rules.check_file(after.rules)
+        self._assigned(after)
         changed, restart = differences(self.config, after)
         self.config = merge(self.config, after)
         return {"changed": changed, "restart": restart}
@@ -450,6 +456,7 @@ class Keeper:
             after = self._load().config
             if after.rules is not None:
                 self._rules.check_file(after.rules)
+            assigned = self._assigned(after)
             changed, restart = differences(self.config, after)
             settings.apply(self._instance.table, merge(self.config, after))
             if after.rules is not None:
@@ -459,6 +466,10 @@ class Keeper:
         except ZonetrackError as error:
             _log.error("the configuration stays as it is: %s", error)
         else:
+            if after.assign != self.config.assign:
+                self._queues.assign(assigned)
+            if after.statistics != self.config.statistics:
+                self._queues.measure(after.statistics)
             self.config = merge(self.config, after)
             self._house.estate.add(live=orphans.about(self.config)["live"])
             if self.phase is Phase.SERVING:
@@ -467,6 +478,17 @@ class Keeper:
             if restart:
                 _log.warning("takes effect at the next start: %s", ", ".join(restart))
         notify.ready(f"{len(self._workers)} workers, {len(self._queues)} queues")
+
+    def _assigned(self, config: Config) -> dict[int, int]:
+        """Return the workers that a configuration names, by the numbers of queues.
+
+        Raises:
+            ConfigError: something of that is not there.
+        """
+        try:
+            return self._queues.find({assignments.read(queue): worker for queue, worker in config.assign.items()})
+        except ValueError as error:
+            raise ConfigError(f"assign: {error}") from error
 
     # ------------------------------------------------------------------------------------------------ the end
     def _move(self, event: Event) -> None:

@@ -54,7 +54,7 @@ class Worker:
         Args:
             table: of the service.
             queues: of all its ports.
-            numbers: of those that this worker owns.
+            numbers: of the places that this worker sends by, and of the queues that it polls, unless others are to.
             line: its line of the board.
             rules: that packets meet; None where there never are any.
             number: of this worker.
@@ -97,20 +97,35 @@ class Worker:
 
     def _turns(self, me: int, views: np.record) -> Callable[[], int]:
         """Return a function that makes one turn of participant ``me``: it returns the packets taken."""
-        loop = Loop(self.queues, self.numbers, me, self.rules, self.number)
+        polls = self.queues.held_by(self.number)
+        loop = Loop(self.queues, self.numbers, me, self.rules, self.number, polls)
+        perf, head = self.queues.perf[self.number], self.queues.head
+        perf["on"] = perf["round_packets"] = 0  # whoever was here before may have died in the middle of a burst
+        seen = (-1, -1)
         sweeper = Sweeper(self.table, me)
         waiter = Waiter(self.table, me)
         sleep_ms = rest_ms = int(loop.record["sleep_ms"])
         empty = looked_ms = 0
 
         def turn() -> int:
-            nonlocal empty, looked_ms, rest_ms
+            nonlocal empty, looked_ms, rest_ms, seen
             moment = now_ms()
+            said = int(head["assignments"]), int(head["unmeasured"])
+            if said != seen:
+                loop.measure()
+                seen = said if loop.settle() else (-1, -1)
             slots = sweeper.due(moment)
             if slots:
+                began_ns = time.monotonic_ns()
                 sweeper.sweep(views, moment, slots)
-            loop.record["sleep_ms"] = 0 if sweeper.is_behind else rest_ms
+                perf["sweep_ns"] += time.monotonic_ns() - began_ns
+            loop.record["sleep_ms"] = 0 if sweeper.is_behind else 1 if seen[0] < 0 else rest_ms
+            began_ns = time.monotonic_ns()
             packets = int(poll.poll(views, loop.record, np.uint64(moment), ROUNDS_MAX, NOTHING))
+            took_ns = time.monotonic_ns() - began_ns
+            perf["calls_ns"] += took_ns
+            if not packets:
+                perf["idle_ns"] += took_ns
             self.line["calls"] += 1
             if loop.record["troubled"] or moment - looked_ms >= LOOK_INTERVAL_MS:
                 looked_ms = moment

@@ -1191,6 +1191,9 @@ class PortKind(IntEnum):
 CAUSES = 4
 """Causes of loss that a kind of port tells apart at most (service/ports/telling)."""
 
+TIMESPEC = np.dtype([("seconds", "i8"), ("nanoseconds", "i8")], align=True)
+"""struct timespec of a 64-bit machine."""
+
 SIZES = 6
 """Sizes of bursts and batches are counted by the power of two that they reach: 1, 2, 4, 8, 16, 32."""
 
@@ -1229,16 +1232,72 @@ QUEUE = np.dtype(
         ("touched", "u8"),  # 1: its worker hands it over at the end of the round
         ("lock", "u4"),  # of tx, where it is shared: 0, or number of the worker + 1
         ("shared", "u4"),  # 1: workers beside its own send by it
-        ("reserved1", "u8", (2,)),
+        ("holder", "u4"),  # number + 1 of the worker that polls it, 0: nobody at the moment             that worker
+        ("wanted", "u4"),  # number + 1 of the worker that is to poll it                                  who assigns
+        ("unmeasured", "u4"),  # 1: what comes and goes is not counted, only what is lost
+        ("reserved1", "u4"),
         ("rx_sizes", "u8", (SIZES,)),  # bursts by their size
         ("tx_sizes", "u8", (SIZES,)),  # batches by theirs
         ("causes", "u8", (CAUSES,)),  # of `rx_dropped`, as its kind tells them apart
-        ("reserved2", "u8", (12 - CAUSES,)),
+        ("busy_ns", "u8"),  # what its bursts took, as far as they were measured
+        ("measured", "u8"),  # bursts that were measured: one in MEASURED_EVERY
+        ("reserved2", "u8", (10 - CAUSES,)),
     ],
     align=True,
 )
 """A queue of a port as the service keeps it, out of its clients' reach: cursors and counters.  One worker writes it."""
 QUEUE_BYTES = 512
+
+MEASURED_EVERY = 64
+"""Bursts of a queue of which one is measured: some eight looks at the clock, 30 ns each, for 64 bursts."""
+LATENCIES = 32
+
+
+class Part(IntEnum):
+    """What a burst is at, as it is measured."""
+
+    RECEIVE = 0  # frames are taken from a port
+    PARSE = 1
+    LOOKUP = 2  # the index: lines and records are found and fetched
+    TRACK = 3  # a connection is judged and changed, or made
+    NAT = 4  # a frame is translated
+    RULES = 5  # rules are looked up and done; frames are put where they leave
+    TX = 6  # frames are handed over, senders answered
+
+
+PARTS = 7
+
+PERF = np.dtype(
+    [
+        ("on", "u8"),  # 1: the burst in hand is measured
+        ("mark_ns", "u8"),  # the last look at the clock
+        ("began_ns", "u8"),  # the first one of this burst
+        ("queue", "u8"),  # address of its QUEUE
+        ("bursts", "u8"),  # that were measured
+        ("packets", "u8"),  # of them
+        ("parts_ns", "u8", (PARTS,)),  # by Part
+        ("sweep_ns", "u8"),  # all sweeping, not only what was measured
+        ("idle_ns", "u8"),  # calls of the loop that found nothing, likewise
+        ("calls_ns", "u8"),  # all of its calls
+        ("spec", TIMESPEC),  # scratch
+        ("round_packets", "u8"),  # of the round, once a burst of it was measured
+        ("latencies", "u8", (LATENCIES,)),  # measured bursts by nanoseconds until handed over, as a power of two
+        ("reserved", "u8", (5,)),
+    ],
+    align=True,
+)
+"""Where a worker's time goes.  The worker writes it."""
+PERF_BYTES = 448
+
+QUEUES_HEAD = np.dtype(
+    [
+        ("assignments", "u8"),  # how often queues were assigned anew
+        ("unmeasured", "u8"),  # 1: workers count nothing but losses
+        ("reserved", "u8", (6,)),
+    ],
+    align=True,
+)
+"""What workers look at between two calls of their loop."""
 
 BLOCKS = np.dtype(
     [
@@ -1362,6 +1421,8 @@ POLL = np.dtype(
         ("polled_queues", "u8"),  # address of u64[polled_count], the QUEUE of each
         ("polled_count", "u8"),
         ("troubled", "u8"),  # 1: a queue is
+        ("perf", "u8"),  # address of a PERF
+        ("measured_at", "u8"),  # number of a burst, of MEASURED_EVERY, that is measured; none has MEASURED_EVERY itself
     ],
     align=True,
 )
@@ -1404,8 +1465,6 @@ WAIT = np.dtype([("value", "u8"), ("address", "u8"), ("flags", "u4"), ("reserved
 """A word to sleep on: struct futex_waitv of futex2(2)."""
 WAITS_MAX = 128
 """FUTEX_WAITV_MAX."""
-TIMESPEC = np.dtype([("seconds", "i8"), ("nanoseconds", "i8")], align=True)
-"""struct timespec of a 64-bit machine."""
 
 # ---------------------------------------------------------------------------------------------------- rules
 RULES_MAX = 4096
@@ -1915,6 +1974,7 @@ VIEWS = np.dtype(
         ("looks", "u8"),  # LOOK[LOOKS_MAX]
         ("message", "u8"),  # MESSAGE
         ("scratch", "u8"),  # REASSEMBLY
+        ("perf", "u8"),  # PERF of a worker; of others a word that is 0
         # memory of the service beside the table
         ("quarantine", "u8"),  # u64[QUARANTINE_LINES][LINE_SLOTS] (kernels/quarantine), 0: there is none
     ],
@@ -2038,6 +2098,8 @@ assert END.itemsize == BLOCKS.itemsize == PLACES.itemsize == QUEUED.itemsize == 
 assert QUEUE.itemsize == QUEUE_BYTES and DIVERTED.itemsize == FRAMES.itemsize == END_BYTES
 assert all(_no_implicit_padding(one) for one in (QUEUED, DIVERTED, XSK))
 assert POLLED.itemsize == POLLED_BYTES and all(_no_implicit_padding(one) for one in (QUEUE, BLOCKS, PLACES, POLL))
+assert PERF.itemsize == PERF_BYTES and QUEUES_HEAD.itemsize == LINE_BYTES and max(Part) < PARTS
+assert _no_implicit_padding(PERF) and MEASURED_EVERY & (MEASURED_EVERY - 1) == 0
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
 assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES
 assert INTERVAL.itemsize == INTERVAL_BYTES and CACHED.itemsize == CACHED_BYTES

@@ -213,6 +213,11 @@ class Port:
             place = self.extent.ring(int(queue["index"]), side)[0]
             self.memory[place : place + RING.itemsize].view(RING)[word] = queue[name]["cursor"]
 
+    def taken(self, index: int) -> int:
+        """Return how many descriptors a client says to have taken out of the ring back of a queue."""
+        place = self.extent.ring(index, TX)[0]
+        return int(self.memory[place : place + RING.itemsize].view(RING)[0]["consumed"])
+
     def descriptors(self) -> list[int]:
         """Return the descriptor of its segment, for ``resume`` of this room."""
         return [self.descriptor]

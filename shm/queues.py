@@ -10,6 +10,18 @@ that each has its own way out, and those beyond its queues only send.
 Each queue is written by the one worker that polls it.  When that dies, the next goes on at the same cursors: packets that
 it had taken and not answered are lost, as a card would lose them; nothing is taken twice.  What a queue's record says of
 where its rings are is true in the worker that polls it, and says nothing to others: each has them elsewhere.
+
+Which worker polls a queue may change while packets come.  By which places a worker sends does not: those are dealt once.  So
+of a place `rx` may be one worker's and `tx` another's; where both write into `tx`, as with the answers to clients, the place
+is shared from then on.
+
+    QUEUE.wanted    QUEUE.holder
+    A               A               A polls it
+    B               A               A polls it no more, hands over all that it sends, and waits for clients to take that
+    B               0               nobody has it: B takes it at its next call
+    B               B               B polls it, from where A was
+
+A worker that dies holds what it held; its successor gives it up.
 """
 
 from __future__ import annotations
@@ -18,9 +30,10 @@ import ctypes
 import errno
 import mmap
 import os
+import time
 import weakref
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,15 +48,18 @@ from .layout import (
     FRAME_SLOT_BYTES,
     IS_OUTBOX,
     LINE_BYTES,
+    MEASURED_EVERY,
     OUTBOX,
     OUTLET,
     PASSAGE,
+    PERF,
     PIPE,
     POLL,
     POLL_BURST_PACKETS,
     POLLED,
     QUEUE,
     QUEUE_BYTES,
+    QUEUES_HEAD,
     QUEUES_MAX,
     RING,
     STAMPS_MAX,
@@ -67,6 +83,10 @@ SPINS_MAX = 500
 SLEEP_MS = 10
 SLEEP_MS_DEAF = 1
 """The longest sleep of a worker that cannot sleep on all its queues: words of too many rings, or of rings and devices."""
+DRAIN_S = 0.1
+"""That a worker waits for clients to take what it has sent before it gives a queue up."""
+RX_FIELDS, TX_FIELDS = ("rx", "rx_descriptor"), ("tx", "tx_descriptor")
+"""What a QUEUE says of where it is, for who polls it and for who sends by it."""
 SLEPT_ON = (PortKind.PACKET, PortKind.TAP, PortKind.NFQUEUE, PortKind.XDP, PortKind.FRAMES)
 """Kinds of ports whose descriptors say when there is something."""
 _POLLIN = 1
@@ -136,6 +156,7 @@ class Queues:
         descriptor: int | None = None,
         batch_max: int = BATCH_MAX,
         flush_interval_us: int = 0,
+        assigned: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
         """Make them, all at the beginning of their rings; or take them over where they stand.
 
@@ -146,22 +167,28 @@ class Queues:
             descriptor: of the memory of queues of the same ports; it belongs to this object from now on.
             batch_max: frames that wait for a queue at most.
             flush_interval_us: that they may wait while there are packets; 0: to the end of a round over all queues.
+            assigned: workers by port and queue; who is not named is dealt out.
 
         Raises:
-            ValueError: they have more queues than there may be.
+            ValueError: they have more queues than there may be, or what is assigned is not there.
         """
         places = [(number, index) for number, port in enumerate(ports) for index in range(port.places(workers))]
         if len(places) > QUEUES_MAX:
             raise ValueError(f"{len(places)} queues, at most {QUEUES_MAX} are possible")
         self.ports, self.workers = list(ports), workers
         self.batch_max, self.flush_interval_us = batch_max, flush_interval_us
-        size = max(1, len(places)) * QUEUE_BYTES
+        head = len(places) * QUEUE_BYTES
+        perf = head + QUEUES_HEAD.itemsize
+        size = perf + workers * PERF.itemsize
         self.descriptor = os.memfd_create("zonetrack.queues") if descriptor is None else descriptor
         weakref.finalize(self, os.close, self.descriptor)
         if descriptor is None:
             os.ftruncate(self.descriptor, size)
             os.posix_fallocate(self.descriptor, 0, size)
-        self.records = np.frombuffer(mmap.mmap(self.descriptor, size), QUEUE, len(places))
+        memory = mmap.mmap(self.descriptor, size)
+        self.records = np.frombuffer(memory, QUEUE, len(places))
+        self.head = np.frombuffer(memory, QUEUES_HEAD, 1, head)[0]
+        self.perf = np.frombuffer(memory, PERF, workers, perf)
         if descriptor is not None:
             return
         for record, (number, index) in zip(self.records, places, strict=True):
@@ -171,6 +198,60 @@ class Queues:
             record["frame_flags"] = flags
             record["shared"] = port.kind == PortKind.SHM and port.queues < workers
             port.lay(record, index)
+        wanted = self.find(assigned or {})
+        for worker, own in enumerate(self.deal()):
+            for number in own:
+                record = self.records[number]
+                if record["receives"]:
+                    record["holder"] = record["wanted"] = wanted.get(number, worker) + 1
+                    if record["holder"] != worker + 1:
+                        self.share(number)
+
+    # ------------------------------------------------------------------------------------------------ who polls
+    def find(self, assigned: Mapping[tuple[str, int], int]) -> dict[int, int]:
+        """Return workers by the numbers of queues, from workers by port and queue.
+
+        Raises:
+            ValueError: there is no such queue, or no such worker, or the queues of that port cannot be moved.
+        """
+        found = {}
+        for (name, index), worker in assigned.items():
+            port = next((number for number, one in enumerate(self.ports) if one.name == name), None)
+            if port is None:
+                there = ", ".join(one.name for one in self.ports) or "none"
+                raise ValueError(f"there is no port {name!r}; there are: {there}")
+            if not 0 <= index < self.ports[port].queues:
+                raise ValueError(f"port {name} has {self.ports[port].queues} queues to receive by, not a queue {index}")
+            if not 0 <= worker < self.workers:
+                raise ValueError(f"there are workers 0 to {self.workers - 1}, not a worker {worker}")
+            if not may_move(self.ports[port]):
+                raise ValueError(f"queues of port {name} stay where they are: they send through what they receive by")
+            found[self.number(port, index)] = worker
+        return found
+
+    def assign(self, wanted: Mapping[int, int]) -> None:
+        """Let workers poll queues, both by their numbers, as soon as who polls them now has given them up."""
+        for number, worker in wanted.items():
+            self.records["wanted"][number] = worker + 1
+        self.head["assignments"] += 1
+
+    def held_by(self, worker: int) -> list[int]:
+        """Return the numbers of the queues that a worker polls."""
+        return np.flatnonzero(self.records["holder"] == worker + 1).tolist()
+
+    def is_settled(self, numbers: Iterable[int]) -> bool:
+        """Return whether all of some queues are polled by whom they are to be polled by."""
+        return all(self.records["holder"][one] == self.records["wanted"][one] for one in numbers)
+
+    def share(self, number: int) -> None:
+        """Let a place be sent by by others than who polls it, where who polls it answers there too."""
+        if self.records["kind"][number] == PortKind.SHM:
+            self.records["shared"][number] = 1
+
+    def measure(self, on: bool) -> None:
+        """Have workers count what comes and goes, and measure what it takes; or only what is lost."""
+        self.records["unmeasured"] = not on
+        self.head["unmeasured"] = not on
 
     def __len__(self) -> int:
         return len(self.records)
@@ -220,34 +301,36 @@ class Loop:
         owner: int = 0,
         rules: Rulebook | None = None,
         worker: int = 0,
+        polls: Sequence[int] | None = None,
     ) -> None:
         """Take over some queues, at the cursors where they stand.
 
         Args:
             queues: of the service.
-            numbers: of those that this worker polls; nobody else does.  Those of a port that was made shorter are left
-                out, and the port is closed.
+            numbers: of the places that this worker sends by; nobody else does, but where they are shared.  Those of a port
+                that was made shorter are left out, and the port is closed.
             owner: owner id of this worker.
             rules: of the service; None where there never are any.
             worker: number of this worker in it.
+            polls: numbers of the queues that it polls; None: those of its places that receive.
         """
         n = POLL_BURST_PACKETS
-        self.queues = queues
+        self.queues, self.worker, self.owner = queues, worker, owner
         self.numbers = numbers = [number for number in numbers if self._is_whole(number)]
+        if polls is None:
+            polls = [number for number in numbers if queues.records["receives"][number]]
+        self.polls = polls = [number for number in polls if self._is_whole(number)]
+        self._leaving: dict[int, int] = {}
+        """Places by which something was sent before a queue is given up: what a client has to have taken until then."""
+        self._leaves_s = 0.0
         self.record = np.zeros(1, POLL).view(np.recarray)[0]
-        receiving = [number for number in numbers if queues.records["receives"][number]]
-        for number in numbers:
-            record = queues.records[number]
-            self._port_of(record).lay(record, int(record["index"]))  # where it stands in this process
+        self._lay(numbers, polls)
         block = np.zeros(n * FRAME_SLOT_BYTES + LINE_BYTES, "u1")
         self._arrays = {
-            "queues": self._addresses(receiving),
             "descriptors": np.zeros(n, DESCRIPTOR),
             "frames": np.zeros(n, FRAME),
             "bytes": block[-block.ctypes.data % LINE_BYTES :],
             "verdicts": np.zeros(n, VERDICT),
-            "polled": self._polled(receiving),
-            "waits": self._waits(receiving),
             "timeout": np.zeros(1, TIMESPEC),
             "waiting": np.zeros(FRAGMENTS_MAX, WAITING),
         }
@@ -257,15 +340,117 @@ class Loop:
         self._unlock(worker)
         self.pipe = self._pipe(worker)
         self.record["pipe"] = self.pipe.ctypes.data
-        self.record["queue_count"] = len(receiving)
-        self.record["spins_max"] = SPINS_MAX // max(1, len(receiving))
+        self.record["perf"] = queues.perf.ctypes.data + worker % queues.workers * PERF.itemsize
+        self.measure()
         for number in numbers:
             record = queues.records[number]
-            record["owner"] = owner
             record["touched"] = 0
             if not record["shared"]:
                 record["pending"] = 0  # what the one before us had not handed over is lost with it
-            self._port_of(record).resume(record)
+        self._resume(numbers, polls)
+        self._listen()
+
+    # ------------------------------------------------------------------------------------------------ which queues
+    def _lay(self, sends: Collection[int], polls: Collection[int]) -> None:
+        """Say of places where they stand in this process, on the sides that are ours."""
+        for number in dict.fromkeys([*sends, *polls]):
+            record = self.queues.records[number]
+            if record["kind"] == PortKind.SHM:
+                # its cursors may be moved by others at this moment; where it is, it is for all
+                self._port_of(record).lay(record, int(record["index"]))
+            else:
+                act = self._port_of(record).lay
+                self._fill(number, sends, polls, lambda queue, act=act: act(queue, int(queue["index"])))
+
+    def _resume(self, sends: Collection[int], polls: Collection[int]) -> None:
+        """Go on at places where the worker before has left them, on the sides that are ours."""
+        for number in dict.fromkeys([*sends, *polls]):
+            record = self.queues.records[number]
+            if number in polls or record["kind"] != PortKind.SHM:  # who only sends to a client shares its place
+                self._fill(number, sends, polls, self._port_of(record).resume)
+
+    def _fill(
+        self, number: int, sends: Collection[int], polls: Collection[int], act: Callable[[np.void], None]
+    ) -> None:
+        """Do something to a QUEUE, of which one side may be another worker's, and is left alone then."""
+        record = self.queues.records[number]
+        if (number in sends and number in polls) or not may_move(self._port_of(record)):
+            act(record)
+            return
+        copy = self.queues.records[number : number + 1].copy()[0]
+        copy["lock"] = 0  # of another, if of anybody: he knows where he is
+        act(copy)
+        for name in TX_FIELDS if number in sends else RX_FIELDS:
+            record[name] = copy[name]
+
+    def _listen(self) -> None:
+        """Poll the queues that are ours now."""
+        self._arrays["queues"] = self._addresses(self.polls)
+        self._arrays["polled"], self._arrays["waits"] = self._polled(self.polls), self._waits(self.polls)
+        for name in ("queues", "polled", "waits"):
+            self.record[name] = self._arrays[name].ctypes.data
+        self.record["queue_count"] = len(self.polls)
+        self.record["spins_max"] = SPINS_MAX // max(1, len(self.polls))
+        for number in self.polls:
+            self.queues.records["owner"][number] = self.owner
+
+    def measure(self) -> None:
+        """Measure, or do not, as the queues say now."""
+        self.record["measured_at"] = MEASURED_EVERY if self.queues.head["unmeasured"] else MEASURED_EVERY - 1
+
+    def settle(self) -> bool:
+        """Give up queues that others are to poll, and take those that were given up for us; between two calls of the loop.
+
+        Returns:
+            Whether nothing is left to be done: else this is to be called again after the next call.
+        """
+        records, me = self.queues.records, self.worker + 1
+        held = self.queues.held_by(self.worker)
+        given = [number for number in held if records["wanted"][number] != me]
+        asked = np.flatnonzero((records["wanted"] == me) & (records["holder"] != me)).tolist()
+        taken = [number for number in asked if not records["holder"][number] and self._is_whole(number)]
+        records["holder"][taken] = me
+        self._lay((), taken)
+        self._resume((), taken)
+        polls = [number for number in [*held, *taken] if number not in given and self._is_whole(number)]
+        if any(number in self.polls for number in given):
+            self._leaves_s, self._leaving = time.monotonic() + DRAIN_S, {}
+            self.pipe["flush_interval_ns"] = 0
+        elif given and self._is_drained():
+            self._give(given)
+            given = []
+        if not given:
+            self.pipe["flush_interval_ns"] = 1_000 * self.queues.flush_interval_us
+        if polls != self.polls:
+            self.polls = polls
+            self._listen()
+        return not given and len(taken) == len(asked)
+
+    def _is_drained(self) -> bool:
+        """Return whether all that we have sent has left, and clients have taken it, or do not take anything."""
+        if self.pipe["touched_count"][0]:
+            return False
+        if not self._leaving:
+            records = self.queues.records
+            rings = [number for number in self._sent_by if records["kind"][number] == PortKind.SHM]
+            self._leaving = {number: int(records["tx"]["cursor"][number]) for number in rings}
+        return time.monotonic() >= self._leaves_s or all(
+            self._has_taken(number, cursor) for number, cursor in self._leaving.items()
+        )
+
+    def _has_taken(self, number: int, cursor: int) -> bool:
+        """Return whether a client says that it has taken what stood before a place in its ring."""
+        record = self.queues.records[number]
+        port: Any = self._port_of(record)
+        return not port.is_whole or (port.taken(int(record["index"])) - cursor) & (1 << 63) == 0
+
+    def _give(self, numbers: Sequence[int]) -> None:
+        """Let others have queues: what they and we will send by their places is kept apart by a lock."""
+        for number in numbers:
+            self.queues.share(number)
+        self._lay_outlets(self.pipe)
+        self.queues.records["owner"][numbers] = 0
+        self.queues.records["holder"][numbers] = 0
 
     def _unlock(self, worker: int) -> None:
         """Give back the rings that the worker before us had locked when it died."""
@@ -280,35 +465,21 @@ class Loop:
         return self.queues.ports[int(record["port"])]
 
     def _addresses(self, numbers: Sequence[int]) -> np.ndarray:
-        return self.queues.records.ctypes.data + QUEUE_BYTES * np.array(numbers, "u8")
+        return np.uint64(self.queues.records.ctypes.data) + QUEUE_BYTES * np.array(numbers, "u8")
 
     def look(self) -> None:
         """See to what only system calls tell of our queues: losses and errors."""
         self.record["troubled"] = 0
-        for number in self.numbers:
+        only_sends = [number for number in self.numbers if not self.queues.records["receives"][number]]
+        for number in [*self.polls, *only_sends]:
             record = self.queues.records[number]
             record["troubled"] = 0
             self._port_of(record).look(record)
 
     def _pipe(self, worker: int) -> np.ndarray:
         """Return what the pipeline works with, PIPE[1]: it goes by nothing yet."""
-        n, ports = POLL_BURST_PACKETS, len(self.queues.ports)
+        n = POLL_BURST_PACKETS
         pipe = np.zeros(1, PIPE)
-        outlets = np.zeros(ports + 1, OUTLET)
-        by_port = [self._sends_by(port, worker) for port in range(ports)]
-        outlets["count"][1:] = [len(own) for own in by_port]
-        outlets["first"][1:] = np.cumsum([0, *map(len, by_port)])[:-1]
-        order = np.array([number for own in by_port for number in own], "u8")
-        addresses = self._addresses(order.tolist())
-        shared = self.queues.records["shared"][order] == 1
-        self._boxes = np.zeros(int(np.count_nonzero(shared)), OUTBOX)
-        self._box_arrays = []
-        for box, address in zip(self._boxes, addresses[shared], strict=True):
-            kept = np.zeros(n, DESCRIPTOR), np.zeros(n * FRAME_SLOT_BYTES, "u1")
-            self._box_arrays.append(kept)
-            box["queue"], box["descriptors"], box["bytes"] = address, kept[0].ctypes.data, kept[1].ctypes.data
-        places = self._boxes.ctypes.data + OUTBOX.itemsize * np.arange(len(self._boxes), dtype="u8")
-        addresses[shared] = places | np.uint64(IS_OUTBOX)
         self._pipe_arrays = {
             "fields": np.zeros(n, FIELDS),
             "passages": np.zeros(n, PASSAGE),
@@ -318,17 +489,39 @@ class Loop:
             "stamps": np.zeros(STAMPS_MAX, "u8"),
             "rows": np.zeros(DIMENSIONS_MAX, "u8"),
             "cache": on_a_line(CACHED, CACHED_MAX),
-            "outlets": outlets,
-            "outlet_queues": addresses,
-            "touched": np.zeros(len(self.numbers) + len(self._boxes) + 1, "u8"),
         }
         for name, array in self._pipe_arrays.items():
             pipe[name] = array.ctypes.data
         pipe["published"], pipe["slots"] = self.rules.published_address, self.rules.slots_address
         pipe["acknowledged"], pipe["worker"] = self.rules.acknowledged_address(worker), worker
         pipe["batch_max"], pipe["flush_interval_ns"] = self.queues.batch_max, 1_000 * self.queues.flush_interval_us
-        pipe["learned"], pipe["port_count"] = self.rules.learned_address, ports
+        pipe["learned"], pipe["port_count"] = self.rules.learned_address, len(self.queues.ports)
+        self._lay_outlets(pipe)
         return pipe
+
+    def _lay_outlets(self, pipe: np.ndarray) -> None:
+        """Say by which places frames leave; nothing waits to be handed over."""
+        n, ports = POLL_BURST_PACKETS, len(self.queues.ports)
+        outlets = np.zeros(ports + 1, OUTLET)
+        by_port = [self._sends_by(port, self.worker) for port in range(ports)]
+        outlets["count"][1:] = [len(own) for own in by_port]
+        outlets["first"][1:] = np.cumsum([0, *map(len, by_port)])[:-1]
+        self._sent_by = [number for own in by_port for number in own]
+        addresses = self._addresses(self._sent_by)
+        shared = self.queues.records["shared"][self._sent_by] == 1
+        self._boxes = np.zeros(int(np.count_nonzero(shared)), OUTBOX)
+        self._box_arrays = []
+        for box, address in zip(self._boxes, addresses[shared], strict=True):
+            kept = np.zeros(n, DESCRIPTOR), np.zeros(n * FRAME_SLOT_BYTES, "u1")
+            self._box_arrays.append(kept)
+            box["queue"], box["descriptors"], box["bytes"] = address, kept[0].ctypes.data, kept[1].ctypes.data
+        places = self._boxes.ctypes.data + OUTBOX.itemsize * np.arange(len(self._boxes), dtype="u8")
+        addresses[shared] = places | np.uint64(IS_OUTBOX)
+        # beside what frames leave by, answers wait in the queues that are polled: any of all, in time
+        touched = np.zeros(len(self.queues) + len(self._boxes) + 1, "u8")
+        self._pipe_arrays |= {"outlets": outlets, "outlet_queues": addresses, "touched": touched}
+        for name in ("outlets", "outlet_queues", "touched"):
+            pipe[name] = self._pipe_arrays[name].ctypes.data
 
     def _sends_by(self, port: int, worker: int) -> list[int]:
         """Return the places of a port that a worker sends by: its own, or one that is shared."""
@@ -383,6 +576,11 @@ class Loop:
         self.record["wait_count"] = len(words)
         self.record["sleep_ms"] = SLEEP_MS_DEAF if deaf else SLEEP_MS
         return waits
+
+
+def may_move(port: Source) -> bool:
+    """Return whether the queues of a port can be polled by others than who sends by their places."""
+    return getattr(port, "moves", True)
 
 
 def _can_wait_for_many() -> bool:

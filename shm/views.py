@@ -113,7 +113,8 @@ class Table:
         looks = foretold + FORETOLD_MAX * EXPECTATION_BYTES
         message = looks + LOOKS_MAX * LOOK_BYTES
         scratch = message + MESSAGE.itemsize
-        no_events = scratch + REASSEMBLY.itemsize
+        unmeasured = scratch + REASSEMBLY.itemsize
+        no_events = unmeasured + 8
         no_events += -no_events % LINE_BYTES
         block = np.zeros(no_events + EVENT_RING_BYTES + LINE_BYTES, "u1")
         block = block[-block.ctypes.data % LINE_BYTES :]
@@ -127,6 +128,7 @@ class Table:
         views["looks"] = block.ctypes.data + looks
         views["message"] = block.ctypes.data + message
         views["scratch"] = block.ctypes.data + scratch
+        views["perf"] = block.ctypes.data + unmeasured
         views["events"] = block.ctypes.data + no_events
         for region in Region:
             for name in geometry.arrays(region):

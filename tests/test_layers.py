@@ -57,6 +57,7 @@ RULES = {
     "clients": Rule(("clients",), ("click", "rich", "msgpack", "numpy"), ("numba",)),
 }
 
+FORWARD = ("forward_trial", "forward_traffic", "forward_command", "kernel_trial", "stats_trial")
 FORWARDERS = Rule(
     (
         *("clients", "kernels", "shm"),
@@ -85,7 +86,7 @@ ROOM_RULES = {
     **{f"clients/{room}": Rule(("clients", "kernels", "shm"), ("numpy",)) for room in ("port", "sending")},
     "clients/columns": Rule(("clients",), ("numpy", "pyarrow")),  # of an extra, imported where it is used
     "clients/send_command": SENDERS,
-    **{f"clients/{room}": FORWARDERS for room in ("forward_trial", "forward_traffic", "forward_command")},
+    **{f"clients/{room}": FORWARDERS for room in FORWARD},
     "clients/top_screen": Rule(("clients",), ("rich", "textual")),  # imported when a person is looking
     "clients/stop_command": Rule(
         ("clients", "service.orphans", "service.stopping"), ("click",)

@@ -91,6 +91,8 @@ class NfqueuePort:
     """Some queues of the firewall, with numbers in a row."""
 
     kind = PortKind.NFQUEUE
+    moves = False
+    """A place of it is received by and sent by through one socket, so it stays with one worker."""
 
     def __init__(
         self,

@@ -47,9 +47,11 @@ def tell(queues: Queues, dealt: Sequence[Sequence[int]]) -> list[dict[str, Any]]
 
     Args:
         queues: of the service.
-        dealt: the places of each worker.
+        dealt: the places that each worker sends by.
     """
-    owners = {number: worker for worker, own in enumerate(dealt) for number in own}
+    owners: dict[int, int | None] = {number: worker for worker, own in enumerate(dealt) for number in own}
+    for number in np.flatnonzero(queues.records["receives"]).tolist():
+        owners[number] = int(queues.records["holder"][number]) - 1 if queues.records["holder"][number] else None
     told = []
     for number, made in enumerate(queues.ports):
         first = queues.number(number, 0)

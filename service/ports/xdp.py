@@ -61,6 +61,8 @@ class XdpPort:
     """The sockets, rings and program of an interface."""
 
     kind = PortKind.XDP
+    moves = False
+    """A place of it is received by and sent by through one socket, so it stays with one worker."""
 
     def __init__(
         self,

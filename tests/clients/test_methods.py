@@ -7,7 +7,7 @@ import pytest
 from libraries import BOTH
 from zonetrack.clients import errors
 from zonetrack.clients.errors import Code, RemoteProtocolError
-from zonetrack.clients.methods import Fragments, Limits, Methods, Rules, Timeouts, Zones, entry
+from zonetrack.clients.methods import Fragments, Limits, Methods, Queues, Rules, Timeouts, Zones, entry
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,15 @@ QUESTIONS = {
     "metrics in plain values": (lambda ct: ct.metrics("plain"), "metrics", {"format": "plain"}),
     "workers": (lambda ct: ct.workers(), "workers", {}),
     "ports": (lambda ct: ct.ports(), "ports", {}),
+    "queues": (lambda ct: ct.queues(), "queues", {}),
+    "queues.assign": (
+        lambda ct: ct.queues.assign("lan", 0, 1),
+        "queues.assign",
+        {"port": "lan", "queue": 0, "worker": 1},
+    ),
+    "queues.rebalance": (lambda ct: ct.queues.rebalance(True), "queues.rebalance", {"dry_run": True}),
+    "perf": (lambda ct: ct.perf(), "perf", {}),
+    "set_perf": (lambda ct: ct.set_perf(False), "perf.set", {"on": False}),
     "audit": (lambda ct: ct.audit(), "audit", {}),
     "reload": (lambda ct: ct.reload(), "config.reload", {}),
     "nat": (lambda ct: ct.nat(), "nat", {}),
@@ -115,6 +124,7 @@ def test_every_method_is_asked_here():
         (Zones, "zones."),
         (Fragments, "fragments."),
         (Rules, "rules."),
+        (Queues, "queues."),
     )
     for kind, prefix in ((Methods, ""), *groups):
         for name, _ in inspect.getmembers(kind, inspect.isfunction):

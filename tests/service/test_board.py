@@ -13,7 +13,7 @@ def test_a_line_is_a_cache_line():
 
 
 def test_a_child_writes_and_its_parent_reads():
-    hung = Board([[("lab", 0)], []])
+    hung = Board(2, lambda worker: [("lab", 0)] if worker == 0 else [])
     pid = os.fork()
     if pid == 0:
         hung.lines[1]["owner"], hung.lines[1]["packets"] = 7, 1 << 40

@@ -1,5 +1,7 @@
 """Every method over a real socket: what it answers, what it refuses and how, and that a mistake of ours is no hang-up."""
 
+import contextlib
+
 import bursts
 import checkout
 import pytest
@@ -28,6 +30,7 @@ NAMES = {
     *("limits.get", "limits.set", "limits.unset", "fragments.get", "fragments.set"),
     *("config.reload", "restart", "stop", "explain.recent"),
     *("metrics", "summary", "events.subscribe", "events.unsubscribe"),
+    *("queues", "queues.assign", "queues.rebalance", "perf", "perf.set"),
     *("nat", "rules.get", "rules.check", "rules.load", "rules.clear", "rules.trace"),
 }
 
@@ -54,7 +57,8 @@ def service(tmp_path_factory):
 
 @pytest.fixture
 def client(service):
-    return service.connect()
+    with contextlib.closing(service.connect()) as made:
+        yield made
 
 
 # ------------------------------------------------------------------------------------------------ the table of methods

@@ -39,7 +39,7 @@ class Place:
         self.table = segment.anonymous(Geometry(2000, zones_in_use=2, extension_share=0))
         self.port = port.create(INSTANCE, "lab", max(1, queues), 0, slots)
         self.queues = Queues([self.port])
-        self.board = Board([[("lab", index) for index in range(queues)]])
+        self.board = Board(1, lambda worker: [("lab", index) for index in range(queues)])
         self.worker = Worker(self.table, self.queues, range(queues), self.board.lines[0])
         self.child = Child("worker", 0, self.worker.work, self.worker.stop, self.worker.hurry)
 

@@ -52,7 +52,12 @@ class Desk:
     def run(self, *arguments):
         """Run a command against this service."""
         words = [str(argument) for argument in arguments]
-        names = 2 if words[0] in ("limits", "rules", "timeouts") or words[1:2] in (["set"], ["unset"], ["show"]) else 1
+        names = (
+            2
+            if words[0] in ("limits", "rules", "timeouts")
+            or words[1:2] in (["set"], ["unset"], ["show"], ["queues"], ["assign"])
+            else 1
+        )
         return run(*words[:names], "--socket", self.socket, *words[names:])
 
     def fill(self, zone, count, protocol=UDP):

@@ -1,0 +1,176 @@
+"""Forwarding beside Linux's own: the same wires and packets, once through a gateway that tracks, once routed by the system.
+
+    source -- wire -- gateway -- wire -- sink
+
+The system's gateway has addresses, a route and connection tracking (a rule that asks for the state of connections); ours has
+two packet sockets and a rule.  What is compared is packets a second of processor time of the whole machine, without what the
+generator takes by itself: that is measured before, with a gateway that takes packets and routes nothing.  What arrives is
+counted by the interface at the end, where no process listens to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..service import crew
+from . import namespaces
+from .driver import CheckFailed
+from .forward_trial import Row, Stage
+from .namespaces import Namespace, NamespaceError
+
+MAC = "02:00:00:00:00:02"
+"""Where frames of forward_traffic are sent to."""
+SOURCE_NET, SINK_NET, SERVER = "10.1.255.254/16", "10.2.255.254/16", "10.2.0.1"
+SETTLE_S = 0.3
+"""After which nothing is on its way any more."""
+TICKS = os.sysconf("SC_CLK_TCK")
+RX_PACKETS = 1
+"""Place among an interface's counters in /proc/net/dev."""
+
+
+def busy_s() -> float:
+    """Return the seconds that all processors have been busy with anything."""
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+    return (user + nice + system + irq + softirq) / TICKS
+
+
+def received(space: Namespace, name: str) -> int:
+    """Return how many packets an interface of a namespace has received."""
+    with space.entered():
+        for line in Path("/proc/thread-self/net/dev").read_text().splitlines():
+            called, _, counters = line.partition(":")
+            if called.strip() == name:
+                return int(counters.split()[RX_PACKETS])
+    raise NamespaceError(f"there is no interface {name}")
+
+
+def route(space: Namespace, on: bool) -> None:
+    """Have the system route between the interfaces of a gateway, or take what comes and no more."""
+    with space.entered():
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("01"[on])
+
+
+def set_up(space: Namespace) -> None:
+    """Give a gateway's interfaces addresses, and have the system track what it forwards.
+
+    Raises:
+        NamespaceError: that cannot be had here.
+    """
+    with space.entered():
+        for name, net in (("in", SOURCE_NET), ("out", SINK_NET)):
+            namespaces.run("addr", "add", net, "dev", name)
+            for of in ("all", name):
+                Path(f"/proc/sys/net/ipv4/conf/{of}/rp_filter").write_text("0")
+        namespaces.run("link", "set", "in", "address", MAC)
+        namespaces.run("neigh", "replace", SERVER, "lladdr", "02:00:00:00:00:03", "dev", "out", "nud", "permanent")
+        asks = ["iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "NEW,ESTABLISHED", "-j", "ACCEPT"]
+        if shutil.which(asks[0]) is None:
+            raise NamespaceError("iptables is not here: without a rule that asks for states Linux tracks nothing")
+        done = subprocess.run(asks, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NamespaceError(f"{' '.join(asks)}: {done.stderr.strip()}")
+
+
+def tracked(space: Namespace) -> int:
+    """Return how many connections the system tracks in a namespace."""
+    with space.entered():
+        return int(Path("/proc/sys/net/netfilter/nf_conntrack_count").read_text())
+
+
+class Trial:
+    """The wires of one gateway, with a source, and what goes through in some seconds."""
+
+    def __init__(self, size: int, house: contextlib.ExitStack, ours: bool) -> None:
+        """Lay them; where the gateway is not ours, the system is one."""
+        self.stage = Stage("pp", size, house, has_gateway=ours)
+        self.ours = ours
+        _, self.gateway, self.beyond = self.stage.spaces
+        if not ours:
+            set_up(self.gateway)
+
+    def run(self, flows: int, seconds: float) -> dict[str, float]:
+        """Send for some seconds; return packets sent and received, and the seconds of processors.
+
+        Raises:
+            CheckFailed: a process failed.
+        """
+        control = self.stage.control
+        for name in control.dtype.names or ():
+            control[name] = 0
+        control["takes"] = 1
+        jobs: list[Callable[[], None]] = [partial(self.stage.generate, flows, seconds, 0.0), self._end]
+        if self.ours:
+            jobs.append(partial(self.stage.gateway, Row(flows, True).batching))
+        made = crew.Crew(len(jobs), lambda number: jobs[number]())
+        before, busy = received(self.beyond, "sink"), busy_s()
+        made.run()
+        if made.deaths:
+            raise CheckFailed("; ".join(map(str, made.deaths)))
+        return {
+            "sent": float(control["sent"]),
+            "received": float(received(self.beyond, "sink") - before),
+            "cpu_s": busy_s() - busy,
+            "elapsed_s": float(control["elapsed_ns"]) / 1e9,
+        }
+
+    def _end(self) -> None:
+        """Let it be over when all was sent and has arrived."""
+        while not self.stage.control["done"]:
+            time.sleep(SETTLE_S / 10)
+        time.sleep(SETTLE_S)
+        self.stage.control["over"] = 1
+
+
+def figures(by: str, run: dict[str, float], alone_s: float) -> dict[str, Any]:
+    """Return a row.
+
+    Args:
+        by: who forwarded.
+        run: of a Trial.
+        alone_s: what the generator takes for a packet by itself.
+    """
+    own_s = max(1.0 / TICKS, run["cpu_s"] - alone_s * run["sent"])
+    return {
+        "by": by,
+        "packets_per_second": run["received"] / run["elapsed_s"],
+        "packets_per_cpu_second": run["received"] / own_s,
+        "cpu_s": run["cpu_s"],
+        "sent": int(run["sent"]),
+        "received": int(run["received"]),
+    }
+
+
+def conduct(flows: int, size: int, seconds: float, say: Callable[[str], None]) -> dict[str, Any]:
+    """Return rows of both gateways, and their ratio.
+
+    Raises:
+        CheckFailed: nothing arrives, or the system tracks nothing.
+    """
+    with contextlib.ExitStack() as house:
+        ours, linux = (Trial(size, house, is_ours) for is_ours in (True, False))
+        say("the generator alone")
+        route(linux.gateway, False)
+        alone = linux.run(flows, seconds)
+        say("Linux routes and tracks")
+        route(linux.gateway, True)
+        by_linux = linux.run(flows, seconds)
+        if not by_linux["received"] or tracked(linux.gateway) < flows:
+            raise CheckFailed(
+                f"Linux forwarded {by_linux['received']:.0f} packets, and tracks {tracked(linux.gateway)}"
+            )
+        say("zonetrack forwards and tracks")
+        by_us = ours.run(flows, seconds)
+        if not by_us["received"]:
+            raise CheckFailed("nothing arrived")
+    alone_s = alone["cpu_s"] / alone["sent"]
+    rows = [figures("zonetrack", by_us, alone_s), figures("kernel", by_linux, alone_s)]
+    ratio = rows[0]["packets_per_cpu_second"] / rows[1]["packets_per_cpu_second"]
+    return {"rows": rows, "generator_ns": alone_s * 1e9, "ratio_per_cpu_second": ratio}
