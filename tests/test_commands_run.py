@@ -55,6 +55,7 @@ ROWS = (
     Row("load scan --threads", "hundreds of thousands of connections", "--connections 2000"),
     Row("load forward", "takes ten seconds, and root", "--topology vv --seconds 0.1"),
     Row("load events", "takes half a minute", "--connections 500"),
+    Row("load clients", "sixty-four of them", "--connections 500 --clients 4 --pairs 1"),
     Row("serve", "interfaces of a gateway, and a service of its own", "--check-config"),
     Row("export", "collectors elsewhere", instead=HERE),
     Row("save", "a directory of the system", instead=HERE),
