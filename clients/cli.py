@@ -56,9 +56,10 @@ COMMANDS = {
     ),
     "top": Command("zonetrack.clients.top_command:command", "Watch who and what fills the table, live."),
     "metrics": Command("zonetrack.clients.stats_commands:metrics_command", "Print what Prometheus reads of a service."),
-    "save": Command("zonetrack.service.saved_commands:save_command", "Save the table of a stopped service in a file."),
+    "save": Command("zonetrack.service.saved_commands:save_command", "Save a table in a file, running or stopped."),
     "restore": Command(
-        "zonetrack.service.saved_commands:restore_command", "Make a table from a file, for the next start."
+        "zonetrack.service.saved_commands:restore_command",
+        "Put what was saved into a table, running or stopped.",
     ),
     "restart": Command(
         "zonetrack.clients.restart_command:command", "Replace the processes of a service while it runs."

@@ -82,8 +82,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("top --once --rows 5", "Look once, for a mail or a ticket."),
     ),
     "metrics": (("metrics", "What Prometheus reads."),),
-    "save": (("save /var/lib/zonetrack.saved", "Keep the table of a stopped service across a reboot."),),
-    "restore": (("restore /var/lib/zonetrack.saved", "Make the table of the next start from a saved file."),),
+    "save": (("save /var/lib/zonetrack.saved", "Keep a table across a reboot, or a copy of a running one."),),
+    "restore": (("restore /var/lib/zonetrack.saved", "Put it back: into a running service, or for the next start."),),
     "restart": (("restart", "Go on with the program that is installed now; connections stay."),),
     "stop": (("stop", "Stop the service; the table is kept for the next start."),),
     "replay": (

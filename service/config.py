@@ -177,6 +177,7 @@ class Config:
     zones_in_use_max: int = key(number(1, ZONES_MAX), ZONES_IN_USE_DEFAULT, "zones with connections at once")
     extension_share: int = key(number(0, 1_000), EXTENSION_SHARE_DEFAULT, "records with more, per 1,000 connections")
     fresh: bool = key(switch, False, "discard the table that the last service left")
+    restore: str | None = key(text, None, "file of a saved table, with which a table that is newly made begins")
     drain_ms: int = key(
         number(0, 600_000), 1_000, "what workers have to empty their queues when the service ends", live=True
     )

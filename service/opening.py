@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+from pathlib import Path
 
 from ..clients.errors import ZonetrackError
 from ..shm import roster, segment
@@ -23,7 +24,7 @@ from ..shm.layout import Kind
 from ..shm.segment import Instance
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial, log, orphans
+from . import burial, log, orphans, saved, warmup
 from .config import Config
 from .orphans import Orphans, StillRunningError
 
@@ -73,6 +74,8 @@ def hold(config: Config) -> tuple[Instance, Orphans | None]:
         _log.warning(
             "who died over the table that was left", extra=log.facts(repaired=done.interrupted, waits=done.left)
         )
+    if config.restore is not None:
+        _log.warning("the table that was left is kept as it is: %s is not restored", config.restore)
     kept = held.geometry
     _log.info("kept the table that was left", extra=log.facts(connections=kept.connections, bytes=kept.total_bytes))
     if kept != wanted:
@@ -94,12 +97,22 @@ def _adoptable(config: Config) -> Orphans | None:
 
 
 def _make(config: Config, wanted: Geometry, left: Orphans | None) -> Instance:
+    kept = None if config.restore is None else saved.read(Path(config.restore))  # before anything is touched
     if left is not None:
         with contextlib.suppress(Missing, WrongState, *UNFIT), segment.attach(config.instance, claim=True):
             pass  # nobody else adopts them at this moment
         orphans.end(left, config.drain_ms / 1_000)
     made = segment.create(config.instance, wanted, replace=config.fresh)
     _log.info("made a table", extra=log.facts(connections=wanted.connections, bytes=wanted.total_bytes))
+    if kept is not None:
+        try:
+            warmup.ensure()
+            told = saved.restore_into(made.table, kept, is_new=True)
+        except BaseException:
+            made.unlink()
+            made.close()
+            raise
+        _log.info("restored what was saved in %s", config.restore, extra=log.facts(**told))
     return made
 
 

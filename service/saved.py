@@ -1,212 +1,346 @@
-"""A table in a file: all that is in it but fragments, with a checksum over it, and lifetimes as what is left of them.
+"""A table in a file: connections, expectations and how zones are set, with lifetimes as what is left of them.
 
-    SAVED_MAGIC 8 | bytes of the description 4 | description, JSON | regions, whole, one after the other | BLAKE2b, 32 bytes
+Records are copied one by one, so a table is saved while its service runs; and they are made anew one by one, so a file is
+restored into a table of other sizes, of another layout (service/saved_rows), or one that is in use.  What each of them says
+is of one moment; whoever lived all the while is in the file.  Fragments are not.
 
-A table is saved and restored while nobody works on it.  A file that is cut or was altered, or that another layout has
-written, is refused before anything is touched.  What is restored goes on as if no time had passed; since connections may
-have seen traffic meanwhile, their TCP windows and SCTP tags are learned again from the first packets of either side.
+What is restored goes on as if no time had passed.  Connections may have seen traffic meanwhile, so their TCP windows and
+SCTP tags are learned again from the first packets of either side.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
-import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..clients.errors import ZonetrackError
-from ..shm import header, roster, segment
-from ..shm.errors import NotAtRest
-from ..shm.layout import ENTRY, EXPECTATION, HEADER, HEADER_BYTES, Life, Region, Status, digest
+from ..kernels import expectations, saving
+from ..shm import roster, segment
+from ..shm.errors import Exists, Missing, SegmentError
+from ..shm.layout import (
+    ENTRY,
+    EXPECTATION,
+    EXTENSION,
+    FORMAT_VERSION,
+    GLOBAL,
+    POLICY,
+    QUOTA,
+    UNLIMITED,
+    ZONE,
+    ExpectationFlag,
+    Kind,
+    Region,
+    Slab,
+    Status,
+    digest,
+)
+from ..shm.reasons import Reason
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial
+from . import burial, saved_file, saved_rows, warmup
+from .saved_file import Saved, SavedError, Writer
 
-SAVED_MAGIC = b"ZTSAVED1"
-VERSION = 1
-REGIONS = tuple(region for region in Region if region is not Region.FRAGMENTS)
-CHECKSUM_BYTES = 32
-DESCRIPTION_BYTES_MAX = 1 << 16
-_STEP_BYTES = 1 << 24
-_DUE_UNIT_MS = 16
+__all__ = ["SavedError", "restore", "restore_into", "save"]
+
+VERSION = 2
+CHUNK = 16_384
+"""Records that are copied at once, in some milliseconds."""
+ROWS = {"entries": ENTRY, "extensions": EXTENSION, "expectations": EXPECTATION}
+SETTINGS = {
+    "globals": (GLOBAL, ("limit", "zone_limit_default", "settings")),
+    "zones": (ZONE, ("settings", "max_retrans", "policy")),
+    "quotas": (QUOTA, ("limit", "has_limit", "adaptive_start", "adaptive_end")),
+    "policies": (POLICY, ("timeout_ms", "name")),
+    "helper_rules": (np.dtype("u8"), ()),
+}
+"""Arrays of CONTROL that say how things are set, and which fields of theirs."""
 _LEARNED_AGAIN = (6, 132)
 """TCP and SCTP: protocols whose packets are judged by what the ones before have said."""
+_PLACES = (Reason.ADOPTED, Reason.CLASH)
+Progress = Callable[[int, int], None]
+"""Is told how many records of how many have been gone through."""
 
 
-class SavedError(ZonetrackError):
-    """A file is not a table that can be restored, or a table cannot be saved; says why."""
+def quietly(done: int, of: int) -> None:
+    """Tell nobody."""
 
 
-def save(instance: str, path: Path) -> dict[str, Any]:
-    """Save the table of an instance that nobody works on.
+# ------------------------------------------------------------------------------------------------ out
+def save(instance: str, path: Path, progress: Progress = quietly) -> dict[str, Any]:
+    """Save the table of an instance, whether its service runs or not.
 
     Returns:
         ``connections`` and ``bytes`` that were saved.
 
     Raises:
-        SegmentError: there is none, or a service uses it.
-        SavedError: it is not at rest, or the file cannot be written; what was there before is left.
+        SegmentError: there is none, or no place on its roster.
+        SavedError: the file cannot be written; what was there before is left.
     """
-    with segment.attach(instance, claim=True) as held:
+    warmup.ensure()
+    with segment.attach(instance, sealed=True) as held:
+        table = held.table
+        burial.bury_dead(table)
+        me = roster.join(table, Kind.TOOL)
         try:
-            burial.bury_dead(held.table)
-            if roster.present(held.table):
-                raise SavedError(f"{instance}: somebody is at work on the table; stop the service first")
-            told = _write(held.table, path)
+            with saved_file.written(path, _description(table)) as writer:
+                count = _write(table, table.views(me), writer, progress)
+                size = writer.finish()
         except OSError as error:
             raise SavedError(f"{path}: cannot be written: {error.strerror}") from error
         finally:
-            if not roster.present(held.table):
-                held.seal()
-    return told
+            roster.leave(table, me)
+    return {"connections": count, "bytes": size}
 
 
-def _write(table: Table, path: Path) -> dict[str, Any]:
-    regions = {region: np.frombuffer(table.regions[region], "u1") for region in REGIONS}
-    sizes = {region.name: table.geometry.region_bytes(region) for region in REGIONS}
+def _description(table: Table) -> dict[str, Any]:
     geometry = table.geometry
-    description = {
+    return {
         "version": VERSION,
-        "format": f"{digest():016x}",
+        "format": FORMAT_VERSION,
+        "digest": f"{digest():016x}",
         "geometry": [geometry.connections, geometry.zones_in_use, geometry.extension_share],
         "now_ms": now_ms(),
         "saved_s": time.time(),
-        "regions": sizes,
+        "rows": {
+            name: saved_rows.described(dtype)
+            for name, dtype in (ROWS | {name: dtype for name, (dtype, _) in SETTINGS.items()}).items()
+        },
+        "bits": saved_rows.bits(),
     }
-    text = json.dumps(description).encode()
-    check = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
-    descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(descriptor, "wb") as file:
-            for part in (SAVED_MAGIC, len(text).to_bytes(4, "little"), text):
-                check.update(part)
-                file.write(part)
-            for region, memory in regions.items():
-                for first in range(0, sizes[region.name], _STEP_BYTES):
-                    part = memory[first : min(first + _STEP_BYTES, sizes[region.name])].data
-                    check.update(part)
-                    file.write(part)
-            file.write(check.digest())
-            size = file.tell()
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(made, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(made)
-        raise
-    return {"connections": int(_live(table).sum()), "bytes": size}
 
 
-def restore(instance: str, path: Path, replace: bool = False) -> dict[str, Any]:
-    """Make the table of an instance from a file; the next start goes on with it.
+def _write(table: Table, views: np.record, writer: Writer, progress: Progress) -> int:
+    for name, (dtype, _) in SETTINGS.items():
+        writer.part(name, table.array(Region.CONTROL, name, dtype))
+    total, count = table.geometry.records(Slab.ENTRIES), 0
+    cursor, out, more = np.zeros(1, "u8"), np.zeros(CHUNK, ENTRY), np.zeros(CHUNK, EXTENSION)
+    at = [np.uint64(one.ctypes.data) for one in (cursor, out, more)]
+    while cursor[0] < total:
+        n = int(saving.collect(views, np.uint64(now_ms()), np.uint64(CHUNK), *at, np.uint64(CHUNK)))
+        if n:
+            writer.part("entries", out[:n])
+            writer.part("extensions", more[:n][out["extension"][:n] != 0])
+        count += n
+        progress(int(cursor[0]), total)
+    # after the connections: those that foretold them are in the file, or have gone
+    foretold = table.array(Region.CONTROL, "expectations", EXPECTATION).copy()
+    writer.part("expectations", foretold[foretold["flags"] & np.uint32(ExpectationFlag.IN_USE) != 0])
+    return count
+
+
+# ------------------------------------------------------------------------------------------------ in
+def restore(instance: str, path: Path, replace: bool = False, progress: Progress = quietly) -> dict[str, Any]:
+    """Put what a file says into a table: that of a service that runs, or a new one, with which the next start goes on.
 
     Args:
         instance: its name.
         path: of the file.
         replace: whether to discard a table of that name which nobody uses.
+        progress: is told how far it is.
 
     Returns:
-        ``connections`` that were restored, and ``saved_s``, when they were saved.
+        ``connections`` that were restored; of others, how many were ``there`` already, had ``no_room``, or had ``expired``;
+        ``expectations``, and ``saved_s``, when they were saved.
 
     Raises:
         SavedError: the file cannot be restored; nothing was changed.
         SegmentError: there is a table of that name, or too little memory.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SavedError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        description, first = check(descriptor, path)
-        geometry = Geometry(*description["geometry"])
-        with segment.create(instance, geometry, replace=replace) as made:
-            try:
-                for region in REGIONS:
-                    first = _fill(made.table, region, descriptor, first)
-                _begin_anew(made.table, now_ms() - description["now_ms"])
-                made.seal()
-            except BaseException:
-                made.unlink()
-                raise
-            return {"connections": int(_live(made.table).sum()), "saved_s": description["saved_s"]}
-    finally:
-        os.close(descriptor)
+    whole = read(path)
+    warmup.ensure()
+    if not replace:
+        try:
+            with segment.attach(instance) as held:
+                if any(place.alive for place in roster.present(held.table)):
+                    return restore_into(held.table, whole, is_new=False, progress=progress)
+        except (Exists, Missing):
+            pass
+        except SegmentError:  # put away, or unfit: ``create`` says what is there
+            pass
+    with segment.create(instance, _geometry(whole), replace=replace) as made:
+        try:
+            told = restore_into(made.table, whole, is_new=True, progress=progress)
+            made.seal()
+        except BaseException:
+            made.unlink()
+            raise
+    return told
 
 
-def check(descriptor: int, path: Path) -> tuple[dict[str, Any], int]:
-    """Return what a file says of itself, and where its regions begin, once all of it is known to be whole.
+def read(path: Path) -> Saved:
+    """Read a file.
 
     Raises:
-        SavedError: it is not.
+        SavedError: it is not whole, or was saved by a version that did not say what its rows are.
     """
-    size = os.fstat(descriptor).st_size
-    head = os.pread(descriptor, len(SAVED_MAGIC) + 4, 0)
-    if len(head) < len(SAVED_MAGIC) + 4 or head[: len(SAVED_MAGIC)] != SAVED_MAGIC:
-        raise SavedError(f"{path}: not a saved table")
-    length, first = int.from_bytes(head[len(SAVED_MAGIC) :], "little"), len(head)
-    made = hashlib.blake2b(digest_size=CHECKSUM_BYTES)
-    end = size - CHECKSUM_BYTES
-    for at in range(0, max(0, end), _STEP_BYTES):
-        made.update(os.pread(descriptor, min(_STEP_BYTES, end - at), at))
-    if end < first + length or os.pread(descriptor, CHECKSUM_BYTES, max(0, end)) != made.digest():
-        raise SavedError(f"{path}: cut short, or altered since it was saved")
-    description = json.loads(os.pread(descriptor, min(length, DESCRIPTION_BYTES_MAX), first))
-    if description["version"] != VERSION or description["format"] != f"{digest():016x}":
+    whole = Saved(path)
+    if whole.description["version"] != VERSION:
         raise SavedError(
-            f"{path}: saved by another version, whose table is laid out in another way "
-            f"(format {description['format']}, this is {digest():016x})"
+            f"{path}: saved in another way (version {whole.description['version']}, this is {VERSION}): "
+            "restore it by the program that saved it"
         )
-    return description, first + length
+    return whole
 
 
-def _fill(table: Table, region: Region, descriptor: int, first: int) -> int:
-    """Fill a region but for its header; returns where the next begins in the file."""
-    memory = np.frombuffer(table.regions[region], "u1")
-    size = table.geometry.region_bytes(region)
-    if region is Region.CONTROL:  # the key of the hash that all places in the index go by
-        saved = np.frombuffer(os.pread(descriptor, HEADER.itemsize, first), HEADER)
-        header.mapped(table, region)["secret"] = saved["secret"]
-    for at in range(HEADER_BYTES, size, _STEP_BYTES):
-        part = os.pread(descriptor, min(_STEP_BYTES, size - at), first + at)
-        memory[at : at + len(part)] = np.frombuffer(part, "u1")
-    return first + size
+def _geometry(whole: Saved) -> Geometry:
+    return Geometry(*whole.description["geometry"])
 
 
-def _begin_anew(table: Table, later_ms: int) -> None:
-    """Let all go on at this moment, which is so much later than when it was saved, or earlier by another clock.
+def restore_into(table: Table, whole: Saved, *, is_new: bool, progress: Progress = quietly) -> dict[str, Any]:
+    """Put what a file says into a table.
 
-    Raises:
-        NotAtRest: somebody was at work when it was saved.
+    Args:
+        table: where.
+        whole: the file.
+        is_new: whether nobody has used it yet: then it is set as the file says, too.
+        progress: is told how far it is.
+
+    Returns:
+        As ``restore``.
     """
-    if roster.present(table):
-        raise NotAtRest("the table that was saved was being worked on")
-    live = _live(table)
-    entries = table.array(Region.ENTRIES, "entries", ENTRY)
-    for name in ("expiry_ms", "created_ms"):
-        entries[name][live] = _later(entries[name][live], later_ms)
-    units = np.clip(entries["expiry_ms"][live] // _DUE_UNIT_MS, 1, (1 << 32) - 1).astype("u4")
-    entries["hint"][live] = units
-    table.array(Region.DUE, "due", "u4")[live] = units
-    protocols = entries["key"][:, 4] >> np.uint64(8) & np.uint64(0xFF)
-    entries["status"][live & np.isin(protocols, _LEARNED_AGAIN)] |= np.uint16(Status.TORN)
-    foretold = table.array(Region.CONTROL, "expectations", EXPECTATION)
-    foretold["expiry_ms"] = _later(foretold["expiry_ms"], later_ms)
+    me = roster.join(table, Kind.TOOL)
+    try:
+        return _Restoration(table, me, whole, progress).run(is_new)
+    finally:
+        roster.leave(table, me)
+
+
+class _Restoration:
+    """One, while it runs."""
+
+    def __init__(self, table: Table, me: int, whole: Saved, progress: Progress) -> None:
+        self._table, self._views, self._whole, self._progress = table, table.views(me), whole, progress
+        told = whole.description
+        self._layouts = {name: saved_rows.laid_out(rows) for name, rows in told["rows"].items()}
+        self._later_ms = now_ms() - told["now_ms"]
+        self._ids: list[tuple[np.ndarray, np.ndarray]] = []
+        """Of connections that are there again: what they were called, and are called now."""
+        self._late: list[tuple[np.ndarray, np.ndarray]] = []
+        """Those that others have foretold: they come after them."""
+        size = self._layouts["entries"].itemsize
+        self._total = sum(len(part.data) // size for part in whole.parts() if part.name == "entries")
+        self._counts = {"connections": 0, "there": 0, "no_room": 0, "expired": 0}
+
+    def run(self, is_new: bool) -> dict[str, Any]:
+        entries = np.zeros(0, ENTRY)
+        foretold = np.zeros(0, EXPECTATION)
+        for part in self._whole.parts():
+            if part.name == "entries":
+                entries = self._rows(part.name, part.data)
+            elif part.name == "extensions":
+                self._first(entries, self._rows(part.name, part.data))
+            elif part.name == "expectations":
+                foretold = self._rows(part.name, part.data)
+            elif is_new and part.name in SETTINGS:
+                self._set(part.name, self._rows(part.name, part.data))
+        self._others()
+        return {
+            **self._counts,
+            "expectations": self._foretell(foretold),
+            "saved_s": self._whole.description["saved_s"],
+        }
+
+    def _rows(self, name: str, data: np.ndarray) -> np.ndarray:
+        wanted = ROWS[name] if name in ROWS else SETTINGS[name][0]
+        told = self._whole.description
+        return saved_rows.converted(name, data.view(self._layouts[name]), wanted, told["format"], told["bits"])
+
+    # -------------------------------------------------------------------------------------------- connections
+    def _first(self, entries: np.ndarray, extensions: np.ndarray) -> None:
+        """Make those of a part that nobody foretold, and put the others by."""
+        entries = entries.copy()
+        more = np.zeros(len(entries), EXTENSION)
+        more[entries["extension"] != 0] = extensions
+        for name in ("expiry_ms", "created_ms"):
+            entries[name] = _later(entries[name], self._later_ms)
+        protocols = entries["key"][:, 4] >> np.uint64(8) & np.uint64(0xFF)
+        entries["status"] &= ~np.uint16(Status.SOURCE_COUNTED)
+        entries["status"][np.isin(protocols, _LEARNED_AGAIN)] |= np.uint16(Status.TORN)
+        left = entries["expiry_ms"] > now_ms()
+        self._counts["expired"] += int((~left).sum())
+        is_late = left & (entries["parent"] != 0)
+        self._late.append((entries[is_late], more[is_late]))
+        self._make(entries[left & ~is_late], more[left & ~is_late])
+
+    def _make(self, entries: np.ndarray, more: np.ndarray) -> None:
+        outcomes = np.zeros(len(entries), "u8")
+        at = [np.uint64(one.ctypes.data) for one in (entries, more)]
+        made = int(saving.put(self._views, *at, np.uint64(len(entries)), np.uint64(outcomes.ctypes.data)))
+        there = int(np.isin(outcomes, _PLACES).sum())
+        self._counts["connections"] += made
+        self._counts["there"] += there
+        self._counts["no_room"] += len(entries) - made - there
+        is_made = outcomes >> np.uint64(32) != 0
+        self._ids.append((_id_in_file(entries[is_made]), outcomes[is_made]))
+        self._progress(sum(self._counts.values()), self._total)
+
+    def _others(self) -> None:
+        """Make those that were foretold, parents first; who has no parent any more has none."""
+        entries, more = (
+            (np.concatenate(parts) for parts in zip(*self._late, strict=True)) if self._late else (None, None)
+        )
+        while entries is not None and more is not None and len(entries):
+            theirs, ours = self._known()
+            known = np.isin(entries["parent"], theirs)
+            if not known.any():
+                waits = np.isin(entries["parent"], _id_in_file(entries))
+                known = ~waits if not waits.all() else np.ones(len(entries), bool)
+                entries["parent"][known] = 0
+            else:
+                entries["parent"][known] = ours[np.searchsorted(theirs, entries["parent"][known])]
+            self._make(entries[known], more[known])
+            entries, more = entries[~known], more[~known]
+
+    def _known(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids in the file, sorted, and what they are called now."""
+        theirs, ours = (np.concatenate(parts) for parts in zip(*self._ids, strict=True))
+        order = np.argsort(theirs)
+        return theirs[order], ours[order]
+
+    # -------------------------------------------------------------------------------------------- the rest
+    def _foretell(self, foretold: np.ndarray) -> int:
+        """Make the expectations whose parents are there; returns how many."""
+        if not len(foretold) or not self._ids:
+            return 0
+        theirs, ours = self._known()
+        rows = foretold[np.isin(foretold["parent"], theirs)].copy()
+        rows["parent"] = ours[np.searchsorted(theirs, rows["parent"])]
+        rows["expiry_ms"] = _later(rows["expiry_ms"], self._later_ms)
+        added = 0
+        for i in np.argsort(rows["order"]):
+            at = np.uint64(rows.ctypes.data + int(i) * EXPECTATION.itemsize)
+            reason = expectations.add(self._views, at, np.uint64(len(rows)), np.uint64(now_ms()))
+            added += int(reason) == Reason.NONE
+        return added
+
+    def _set(self, name: str, rows: np.ndarray) -> None:
+        """Set things as the file says."""
+        dtype, fields = SETTINGS[name]
+        array = self._table.array(Region.CONTROL, name, dtype)
+        count = min(len(array), len(rows))
+        if not fields:
+            array[:count] = rows[:count]
+        for field in fields:
+            array[field][:count] = rows[field][:count]
+        if name == "globals":
+            most = self._table.geometry.connections
+            array["limit"] = np.where(array["limit"] == UNLIMITED, UNLIMITED, np.minimum(array["limit"], most))
+
+
+def _id_in_file(entries: np.ndarray) -> np.ndarray:
+    """Return what connections were called when they were saved.
+
+    Their records' numbers are not in the file; ``next`` of a record in use means nothing, and holds them there.
+    """
+    return (entries["life"] >> np.uint64(32) << np.uint64(32)) | entries["next"]
 
 
 def _later(moments: np.ndarray, by_ms: int) -> np.ndarray:
     """Return moments by this clock; what was before it began was when it began."""
     return np.maximum(moments.astype("i8") + by_ms, 1).astype("u8")
-
-
-def _live(table: Table) -> np.ndarray:
-    return (table.array(Region.ENTRIES, "entries", ENTRY)["life"] & np.uint64(0xFF)) == Life.LIVE
 
 
 def now_ms() -> int:

@@ -24,6 +24,9 @@ from .config_values import SPEC
 @click.option("--workers", type=int, metavar="N", help="Processes that track packets.")
 @click.option("--max-connections", type=int, metavar="N", help="Size of the table, where a new one is made.")
 @click.option("--port", "ports", metavar="SPEC", multiple=True, help=f"{SPEC}; may be repeated.")
+@click.option(
+    "--restore", metavar="FILE", help="Saved table with which a new one begins; one that was kept stays as it is."
+)
 @click.option("--fresh", is_flag=True, help="Discard the table that the last service left.")
 @click.option("--log-level", help="Least important lines: debug, info, warning, error.")
 @click.option("--log-json", is_flag=True, help="The log as JSON, one object a line.")
@@ -36,6 +39,7 @@ def command(
     workers: int | None,
     max_connections: int | None,
     ports: tuple[str, ...],
+    restore: str | None,
     fresh: bool,
     log_level: str | None,
     log_json: bool,
@@ -52,6 +56,7 @@ def command(
         "workers": workers,
         "max_connections": max_connections,
         "ports": ports,
+        "restore": restore,
         "fresh": fresh or None,
         "log_level": log_level,
         "log_json": log_json or None,
