@@ -156,6 +156,13 @@ def resume(path: str, descriptor: int, group: str | None = None) -> Door:
     return Door(path, listener, os.geteuid(), gid, _identity(path))
 
 
+def shut(descriptor: int | None) -> None:
+    """Listen no more with a socket whose descriptor others may have too: from now on nobody does."""
+    if descriptor is not None:
+        with socket.socket(fileno=os.dup(descriptor)) as listener, contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+
+
 def _gid(group: str) -> int:
     try:
         return int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid

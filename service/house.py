@@ -113,20 +113,24 @@ def make(config: Config, undo: Undo) -> House:
     return House(made, queues, book, events, seats, sources, entrance, _board(queues, made), sites)
 
 
-def take_over(left: Orphans, config: Config, undo: Undo) -> House:
-    """Take one over from orphans that can be adopted.
+def take_over(left: Orphans, config: Config, undo: Undo, stored: dict[str, int] | None = None) -> House:
+    """Take one over from orphans that can be adopted; or from who has kept its descriptors while nobody lived.
 
     Args:
         left: the orphans.
         config: of the service; it does not differ from theirs.
         undo: what to call at its end.
+        stored: the descriptors that were kept.
 
     Raises:
         EstateError: something cannot be had any more: then they cannot be adopted.
         DoorError: the control socket cannot stand there.
     """
     taken = left.estate
-    estate.take_over(taken, left.pids)
+    if stored is None:
+        estate.take_over(taken, left.pids)
+    else:
+        estate.take_up(taken, stored)
     opened = []
     try:
         for one in ports.resume_ports(config, lambda name: _descriptors(taken, name)):
@@ -150,6 +154,12 @@ def take_over(left: Orphans, config: Config, undo: Undo) -> House:
     return House(
         taken, queues, book, events, seats, sources, entrance, _board(queues, taken), _listen(config, taken, undo)
     )
+
+
+def close(descriptors: dict[str, int]) -> None:
+    """Close what others have kept for nobody."""
+    for number in descriptors.values():
+        os.close(number)
 
 
 def _sending(config: Config) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from . import (
     burial,
     children,
     control,
+    door,
     exporting,
     house,
     listening,
@@ -99,6 +100,7 @@ class Keeper:
         self._watchdog = notify.Watchdog()
         self._turns: dict[int, tuple[int, int, int]] = {}
         self._leaves = self._begins_anew = self._replaces = self._replaces_control = False
+        self._stored: dict[str, int] = {}
         self._instance: Instance
         self._house: House
         self._queues: Queues
@@ -125,6 +127,7 @@ class Keeper:
             SegmentError: likewise.
         """
         with contextlib.ExitStack() as stack, house.ends(lambda: self._leaves) as undo:
+            self._stored = notify.stored()
             # first of all: a second service must touch nothing of the first
             self._instance, left = opening.hold(self.config)
             stack.enter_context(self._instance)
@@ -161,7 +164,7 @@ class Keeper:
                 orphans.end(left, self.config.drain_ms / 1_000)
                 burial.bury_dead(self._instance.table)
                 left, self._leaves = None, False
-        if left is None:
+        if not self._takes_up(left, undo) and left is None:
             self._house = house.make(self.config, undo)
         self._queues, self._door, self._board = self._house.queues, self._house.door, self._house.board
         self._dealt, self._instance.table.events = self._queues.deal(), self._house.events
@@ -181,10 +184,34 @@ class Keeper:
             if self.config.rules is not None:
                 self._rules.load_file(self.config.rules, RULES_WAIT_S)
         self._house.estate.tell(told | wanted | {"again": None})
+        notify.store(self._house.estate.descriptors())
+        undo(self._forget)
         if left is not None:
             self._replaces = told.get("again") == orphans.RESTART or told["program"] != wanted["program"]
             self._replaces_control = self._replaces or told["control"] != wanted["control"]
         return left
+
+    def _takes_up(self, left: Orphans | None, undo: house.Undo) -> bool:
+        """Take up what the service manager has kept of a service of which nobody lives, if it fits; else close it."""
+        stored, self._stored = self._stored, {}
+        kept = orphans.stored(self.config.instance, stored)
+        if kept is None or left is not None:
+            house.close(stored)
+            return False
+        if not self.config.fresh and not orphans.differences(kept, self.config):
+            try:
+                self._house = house.take_over(kept, self.config, undo, stored)
+            except EstateError as error:
+                _log.warning("what was kept of the service before cannot be taken up: %s", error)
+                stored = kept.estate.descriptors()
+                stored.pop(estate.ITSELF)
+            else:
+                _log.info("took up what was kept of the service before", extra=log.facts(descriptors=len(stored)))
+                return True
+        door.shut(stored.get(house.DOOR))
+        house.close(stored)
+        notify.forget([estate.ITSELF, *kept.estate.told["descriptors"]])
+        return False
 
     def _begin(self, left: Orphans | None) -> None:
         """Make the children, and adopt who was left."""
@@ -552,6 +579,9 @@ class Keeper:
                 if child.course.life in (Life.STOPPING, Life.HURRYING):
                     _log.warning("%s (pid %d) does not end, and is killed", child.name, child.pid)
                     child.kill(now_s)
+
+    def _forget(self) -> None:
+        notify.forget(self._house.estate.descriptors())
 
     def _put_away(self) -> None:
         stopping.put_away(self._instance, self._discard)

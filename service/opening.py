@@ -24,7 +24,7 @@ from ..shm.layout import Kind
 from ..shm.segment import Instance
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial, log, orphans, saved, warmup
+from . import burial, log, orphans, relearning, saved, warmup
 from .config import Config
 from .orphans import Orphans, StillRunningError
 
@@ -67,12 +67,17 @@ def hold(config: Config) -> tuple[Instance, Orphans | None]:
         if left is None:
             wait_for_others(held.table)
         done = burial.bury_dead(held.table)
+        unseen = relearning.mark_all(held.table) if left is None else 0
     except BaseException:
         held.close()
         raise
     if done.interrupted or done.left:
         _log.warning(
             "who died over the table that was left", extra=log.facts(repaired=done.interrupted, waits=done.left)
+        )
+    if unseen:
+        _log.info(
+            "connections learn their windows again, for nobody saw their packets", extra=log.facts(connections=unseen)
         )
     if config.restore is not None:
         _log.warning("the table that was left is kept as it is: %s is not restored", config.restore)

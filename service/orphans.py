@@ -67,6 +67,20 @@ def of(instance: str) -> Orphans | None:
     return None
 
 
+def stored(instance: str, descriptors: dict[str, int]) -> Orphans | None:
+    """Return the estate of a service of which nobody lives, from descriptors that were kept; None where there is none.
+
+    The descriptor of the estate is taken out of them.
+    """
+    number = descriptors.pop(estate.ITSELF, None)
+    if number is None:
+        return None
+    if os.readlink(f"/proc/self/fd/{number}") != f"/memfd:{estate.link_of(instance)} (deleted)":
+        os.close(number)
+        return None
+    return Orphans(instance, [], Estate(instance, number))
+
+
 def behind(path: str) -> Orphans | None:
     """Return who is left of the service whose control socket stood at a path; None where nobody is, or its keeper lives."""
     for instance in estate.instances():

@@ -40,7 +40,7 @@ from ..shm.layout import (
 from ..shm.reasons import Reason
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial, saved_file, saved_rows, warmup
+from . import burial, relearning, saved_file, saved_rows, warmup
 from .saved_file import Saved, SavedError, Writer
 
 __all__ = ["SavedError", "restore", "restore_into", "save"]
@@ -57,8 +57,6 @@ SETTINGS = {
     "helper_rules": (np.dtype("u8"), ()),
 }
 """Arrays of CONTROL that say how things are set, and which fields of theirs."""
-_LEARNED_AGAIN = (6, 132)
-"""TCP and SCTP: protocols whose packets are judged by what the ones before have said."""
 _PLACES = (Reason.ADOPTED, Reason.CLASH)
 Progress = Callable[[int, int], None]
 """Is told how many records of how many have been gone through."""
@@ -117,9 +115,10 @@ def _write(table: Table, views: np.record, writer: Writer, progress: Progress) -
         writer.part(name, table.array(Region.CONTROL, name, dtype))
     total, count = table.geometry.records(Slab.ENTRIES), 0
     cursor, out, more = np.zeros(1, "u8"), np.zeros(CHUNK, ENTRY), np.zeros(CHUNK, EXTENSION)
-    at = [np.uint64(one.ctypes.data) for one in (cursor, out, more)]
+    at_cursor, at_out, at_more = (np.uint64(one.ctypes.data) for one in (cursor, out, more))
+    chunk = np.uint64(CHUNK)
     while cursor[0] < total:
-        n = int(saving.collect(views, np.uint64(now_ms()), np.uint64(CHUNK), *at, np.uint64(CHUNK)))
+        n = int(saving.collect(views, np.uint64(now_ms()), chunk, at_cursor, at_out, at_more, chunk))
         if n:
             writer.part("entries", out[:n])
             writer.part("extensions", more[:n][out["extension"][:n] != 0])
@@ -256,9 +255,8 @@ class _Restoration:
         more[entries["extension"] != 0] = extensions
         for name in ("expiry_ms", "created_ms"):
             entries[name] = _later(entries[name], self._later_ms)
-        protocols = entries["key"][:, 4] >> np.uint64(8) & np.uint64(0xFF)
         entries["status"] &= ~np.uint16(Status.SOURCE_COUNTED)
-        entries["status"][np.isin(protocols, _LEARNED_AGAIN)] |= np.uint16(Status.TORN)
+        relearning.mark(entries)
         left = entries["expiry_ms"] > now_ms()
         self._counts["expired"] += int((~left).sum())
         is_late = left & (entries["parent"] != 0)
@@ -267,8 +265,8 @@ class _Restoration:
 
     def _make(self, entries: np.ndarray, more: np.ndarray) -> None:
         outcomes = np.zeros(len(entries), "u8")
-        at = [np.uint64(one.ctypes.data) for one in (entries, more)]
-        made = int(saving.put(self._views, *at, np.uint64(len(entries)), np.uint64(outcomes.ctypes.data)))
+        rows, extensions, at = (np.uint64(one.ctypes.data) for one in (entries, more, outcomes))
+        made = int(saving.put(self._views, rows, extensions, np.uint64(len(entries)), at))
         there = int(np.isin(outcomes, _PLACES).sum())
         self._counts["connections"] += made
         self._counts["there"] += there

@@ -8,7 +8,7 @@ its link in /proc says what it is; so whoever starts next finds the processes, a
 
 Who may                   while                                   sees
     found, keep           the first keeper, before it forks       -
-    take_over, tell       who holds the claim on the instance     the list that was told last
+    take_over, take_up, tell   who holds the claim on the instance     the list that was told last
     occupy                a child, once, at its beginning         a place that nobody else is in
     members, holder       anyone of the same user                 -
 
@@ -63,6 +63,8 @@ NUMBER_MIN = 256
 """Descriptors of the list have numbers from here on, which nothing else has got yet when a keeper takes them over."""
 CONTROL = 1 << 16
 """The place of control; those of workers are their numbers."""
+ITSELF = "estate"
+"""What an estate is called among its descriptors, where others keep them."""
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _SYS_PIDFD_GETFD = 438  # on every architecture, since Linux 5.6
 _PR_SET_PTRACER = 0x59616D61
@@ -158,6 +160,11 @@ class Estate:
         number, *identity = self.told["descriptors"].get(name, (-1, None))
         return number if _identity(number) == identity else None
 
+    def descriptors(self) -> dict[str, int]:
+        """Return the numbers of the descriptors of the list that this process has, by name, and of the estate itself."""
+        numbers = {name: self.number(name) for name in self.told["descriptors"]}
+        return {ITSELF: self.descriptor} | {name: number for name, number in numbers.items() if number is not None}
+
     def drop(self, name: str) -> None:
         """Close a descriptor of the list in this process alone."""
         number = self.number(name)
@@ -238,8 +245,13 @@ def _all_members() -> Iterator[tuple[Member, str]]:
         with contextlib.suppress(OSError):  # another user's, or gone
             for link in (process / "fd").iterdir():
                 with contextlib.suppress(FileNotFoundError):
-                    if found := _LINK.fullmatch(os.readlink(link)):
+                    if (found := _LINK.fullmatch(os.readlink(link))) and _has_mapped(process, found[0]):
                         yield Member(int(process.name), int(link.name)), found[1]
+
+
+def _has_mapped(process: Path, link: str) -> bool:
+    """Return whether a process works with the memory, and does not just keep the descriptor, as a service manager does."""
+    return any(line.rstrip().endswith(link) for line in (process / "maps").read_text().splitlines())
 
 
 def look(instance: str, member: Member) -> Estate | None:
@@ -273,6 +285,26 @@ def take_over(estate: Estate, pids: list[int]) -> None:
             else:
                 if refused:  # by all who have it: they may do more than this process
                     raise EstateError(estate.instance, f"descriptor {name} of another process", os.strerror(refused))
+    estate.keep_on()
+
+
+def take_up(estate: Estate, stored: Mapping[str, int]) -> None:
+    """Take the descriptors of an estate over from who has kept them while no process lived, and be its keeper.
+
+    Args:
+        estate: that of a service of which nobody lives.
+        stored: number of each descriptor in this process, by name; all are closed, or have the number of the list.
+
+    Raises:
+        EstateError: a number is taken here.
+    """
+    listed = estate.told["descriptors"]
+    for name, taken in stored.items():
+        if name in listed:
+            number, *identity = listed[name]
+            _give_number(estate, name, taken, number, identity)
+        else:
+            os.close(taken)
     estate.keep_on()
 
 

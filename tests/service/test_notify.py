@@ -28,6 +28,31 @@ def test_each_word(manager):
     assert stopping == ["STOPPING=1", "STATUS=draining"]
 
 
+def test_descriptors_are_given_to_be_kept_and_forgotten(manager):
+    reader, writer = os.pipe()
+    notify.store({"orders": reader, "order": writer})
+    got = {}
+    for _ in range(2):
+        text, numbers, _, _ = socket.recv_fds(manager, 4096, 4)
+        assert text.startswith(b"FDSTORE=1\nFDNAME=") and text.endswith(b"\nFDPOLL=0")
+        (got[text.split(b"\n")[1].removeprefix(b"FDNAME=").decode()],) = numbers
+    os.write(got["order"], b"x")
+    assert os.read(reader, 1) == b"x" and got.keys() == {"orders", "order"}
+    notify.forget(["order"])
+    assert manager.recv(4096) == b"FDSTOREREMOVE=1\nFDNAME=order"
+    for number in (reader, writer, *got.values()):
+        os.close(number)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b"}, {"LISTEN_PID": str(os.getpid())}],
+)
+def test_what_is_not_ours_is_not_taken(environment):
+    assert notify.stored(environment) == {}
+    assert environment == {}  # whoever we start shall not take it for his
+
+
 def test_the_watchdog_is_told_twice_in_its_time(manager):
     watchdog = notify.Watchdog({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())})
     watchdog.beat(100.0)

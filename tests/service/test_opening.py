@@ -4,14 +4,16 @@ import contextlib
 import os
 import signal
 
+import numpy as np
 import pytest
+import tables
 from forked import Child
 from zonetrack.service import opening
 from zonetrack.service.config import Config
 from zonetrack.service.opening import StillRunningError, UnfitTableError
 from zonetrack.shm import roster, segment
 from zonetrack.shm.errors import InUse, Missing
-from zonetrack.shm.layout import GLOBAL, Kind, Region, SegmentState, Step
+from zonetrack.shm.layout import GLOBAL, Kind, Region, SegmentState, Status, Step
 
 CONFIG = Config(instance=f"test-opening-{os.getpid()}", max_connections=500, zones_in_use_max=5)
 FRESH = Config(instance=CONFIG.instance, max_connections=600, zones_in_use_max=5, fresh=True)
@@ -46,6 +48,18 @@ def test_a_table_is_made_kept_and_discarded():
         assert (marked(held), held.state) == (77, SegmentState.READY)
     with hold(FRESH) as held:
         assert held.geometry.connections == 600 and marked(held) != 77
+
+
+def test_connections_of_a_table_that_was_kept_learn_their_windows_again():
+    with hold(CONFIG) as held:
+        one = tables.Participant(held.table, Kind.TOOL)
+        keys = tables.keys(5)
+        keys[:, 4] = keys[:, 4] & ~np.uint64(0xFF00) | np.uint64(6 << 8)
+        one.made(keys)
+        roster.leave(held.table, one.me)
+        held.seal()
+    with hold(CONFIG) as held:
+        assert (tables.entries(held.table)["status"] & Status.TORN != 0).sum() == 5
 
 
 def test_a_table_of_other_sizes_is_kept():

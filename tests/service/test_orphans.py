@@ -7,6 +7,7 @@ import signal
 import ports
 import pytest
 from desk import run
+from manager import Manager
 from outliving import FLOWS, Traffic, all_ended, ends, processes
 from services import Service
 from zonetrack.clients.errors import Exit
@@ -171,3 +172,62 @@ def test_who_does_not_end_in_order_is_killed(serve, monkeypatch):
     orphans.end(left, 0.0)
     assert all_ended([pidfd])
     assert orphans.of(service.instance) is None
+
+
+def test_where_all_have_died_the_next_takes_up_what_the_manager_has_kept(serve, tmp_path):
+    """Ports, their rings and cursors, and the socket: a client goes on with the queue that it has, and loses nothing."""
+    with Manager(tmp_path) as manager:
+        environment = {"NOTIFY_SOCKET": manager.path}
+        first = serve(*SHAPE, environment=environment).until_ready()
+        manager.until("READY")
+        assert {"estate", "queues", "door", "port.lab.0"} <= manager.kept.keys()
+        with first.ask() as ct:
+            ct.timeouts.set("default", {"udp": 3600, "udp_stream": 3600})
+        traffic = Traffic(first)
+        assert (traffic.asked() & CtState.NEW).all()
+        everybody = [member.pid for member in estate.members(first.instance) if member.pid != os.getpid()]
+        left = ends(everybody)
+        for pid in everybody:
+            os.kill(pid, signal.SIGKILL)
+        assert all_ended(left)
+        first.process.wait()
+        second = serve(
+            *SHAPE, environment=environment, instance=first.instance, through=manager.hand_over()
+        ).until_ready()
+        assert second.hear("took up what was kept")["descriptors"] == len(manager.kept) - 1
+        assert (traffic.answered() & CtState.EST).all()
+        with second.ask() as ct:
+            assert ct.count() == 2 * FLOWS and ct.audit()["broken"] is None
+        # a restart hands over what lives: what the manager gives beside that is closed
+        manager.until("READY")
+        second.kill_keeper()
+        third = serve(*SHAPE, environment=environment, after=second, through=manager.hand_over()).until_ready()
+        manager.until("READY")
+        assert (traffic.asked() & CtState.EST).all()
+        traffic.close()
+        assert third.stop() == Exit.OK
+        manager.until("STOPPING")
+        while manager.kept:
+            manager.until("FDSTOREREMOVE")
+
+
+def test_what_the_manager_has_kept_of_another_shape_is_left(serve, tmp_path):
+    with Manager(tmp_path) as manager:
+        environment = {"NOTIFY_SOCKET": manager.path}
+        first = serve(*SHAPE, environment=environment).until_ready()
+        manager.until("READY")
+        everybody = [member.pid for member in estate.members(first.instance) if member.pid != os.getpid()]
+        left = ends(everybody)
+        for pid in everybody:
+            os.kill(pid, signal.SIGKILL)
+        assert all_ended(left)
+        first.process.wait()
+        flags = ("--workers", 1, "--port", "shm:other")
+        second = serve(
+            *flags, environment=environment, instance=first.instance, through=manager.hand_over()
+        ).until_ready()
+        manager.until("READY")
+        assert "port.other.0" in manager.kept and "port.lab.0" not in manager.kept
+        with second.ask() as ct:
+            assert [port["name"] for port in ct.ports()] == ["other"]
+        assert second.stop() == Exit.OK

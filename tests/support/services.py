@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 class Service:
     """``zonetrack serve``, with a name and a socket of its own."""
 
-    def __init__(self, directory, *flags, instance=None, environment=None, after=None):
+    def __init__(self, directory, *flags, instance=None, environment=None, after=None, through=((), ())):
         """Start it.
 
         Args:
@@ -35,6 +35,7 @@ class Service:
             environment: variables beside those of this process.
             after: a service whose keeper was killed and whose processes go on: this one has its name, and goes on with
                 its log, into which they write.
+            through: the beginning of the command line that starts it, and descriptors that it gets.
         """
         instance = after.instance if after else instance
         self.instance = instance or f"test-{os.getpid()}-{next(_numbers)}"
@@ -46,6 +47,7 @@ class Service:
         log = os.open(f"/proc/self/fd/{after._errors.fileno()}", os.O_WRONLY) if after else None
         self.process = subprocess.Popen(
             [
+                *through[0],
                 *(sys.executable, "-m", "zonetrack.service", "serve", "--json", "--log-json"),
                 *("--instance", self.instance, "--socket", self.socket),
                 *map(str, flags),
@@ -53,6 +55,7 @@ class Service:
             stdout=subprocess.PIPE,
             stderr=log if after else subprocess.PIPE,
             env={**os.environ, **(environment or {})},
+            pass_fds=through[1],
         )
         self._rest, self._errors = b"", self.process.stderr
         if after:
