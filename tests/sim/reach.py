@@ -24,9 +24,6 @@ LABEL = re.compile(r"#.*\b([RAF][1-9])\b")
 ARMS = ("repair", "packet_rings")
 """Rooms whose name begins so are watched arm by arm."""
 
-ELSEWHERE = ("resume_frames",)
-"""Functions of a ring whose other side is no actor here; tests/service/ports has them."""
-
 
 class Reach:
     """Places by number, and which of them this run has reached."""
@@ -62,8 +59,7 @@ class Reach:
         room = module.__name__.rpartition(".")[2]
         by_arm = room.startswith(ARMS)
         found = False
-        functions = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in ELSEWHERE)
-        for function in functions:
+        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
             found |= self._instrument(function, room, lines, by_arm)
         if not found:
             return
