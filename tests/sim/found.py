@@ -29,9 +29,9 @@ RARE = (
     # two dead at once: one's record is to be counted out again, the other holds the counts' locks and is repaired later
     Case(
         world="roomy",
-        seed=19431,
+        seed=50,
         rounds=(((("make", 3),), (("remove", 0), ("run_list",)), ()),),
-        kills=(((-36,), (-33,), (), ()),),
+        kills=(((-36,), (-27,), (), ()),),
     ),
 )
 """A long run goes through these before its seeds, so that what it has reached is all that there is."""
