@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults soak fuzz fuzz-guided \
+.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults soak fuzz fuzz-guided \ restarts
     gateway bench docs site clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
@@ -118,6 +118,12 @@ fuzz-guided: $(READY)
 	for parser in rules messages ports; do \
 	    $(BIN)/python -m tests.fuzz.guided $$parser -max_total_time=$(SECONDS_EACH) -artifact_prefix=$(MADE)/fuzz/; \
 	done
+
+# a service with so many connections: how long packets wait while it is restarted; save and restore
+CONNECTIONS ?= 1000000
+
+restarts: $(READY)
+	$(BIN)/python -m tests.restarts $(CONNECTIONS)
 
 # two logical routers that translate, with real workers on the queues of two ports
 WORKERS ?= 60
