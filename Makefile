@@ -14,7 +14,7 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults soak fuzz fuzz-guided \ restarts
+.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults soak fuzz fuzz-guided restarts \
     gateway bench docs site clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
