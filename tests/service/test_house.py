@@ -76,7 +76,7 @@ def test_a_house_is_taken_over_as_it_stands(config):
         taken = house.take_over(left, config, undo)
         assert taken.queues.records["rx"]["cursor"].tolist() == [0, 0, 99]
         assert taken.board.lines["calls"].tolist() == [0, 5]
-        assert taken.board.queues == [[("lab", 0), ("lab", 2)], [("lab", 1)]]
+        assert [list(taken.board.queues(worker)) for worker in (0, 1)] == [[("lab", 0), ("lab", 2)], [("lab", 1)]]
         assert os.read(taken.orders, 1) == b"\1"
         assert taken.estate.holder(0) == left.pids[0]
         assert taken.queues.ports[0].is_open and os.path.exists(config.socket)
