@@ -5,7 +5,8 @@ frame takes the one with the place of the queue it came from, so that a flow sta
 port of which this worker has no queue, a ring in which the other side has left no room, a frame that is too long.
 
 Frames that wait for the end of the round stand where they leave already: to wait costs them no copy.  They wait until a
-batch is full, ``batch_max``, which is 1 where each is to leave by itself.
+batch is full, ``batch_max``, which is 1 where each is to leave by itself.  A frame of TCP that is longer than a port takes
+is cut (kernels/superframes).
 
 The answers to those who sent the frames go the same way, in the order of the frames, and have no bytes: the frames are
 elsewhere.
@@ -16,17 +17,19 @@ from __future__ import annotations
 from ..shm.layout import (
     DESCRIPTOR_BYTES,
     FRAME_BYTES,
+    FRAME_SLOT_BYTES,
     IS_OUTBOX,
     OUTBOX,
     OUTLET,
     OUTLET_BYTES,
+    POLL_BURST_PACKETS,
     QUEUE,
     VERDICT_BYTES,
     FrameFlag,
     Link,
 )
 from ..shm.reasons import Reason
-from . import completion, counters, learning, memory, port_nfqueue, port_shm, ports, ring
+from . import completion, counters, learning, memory, port_nfqueue, port_shm, ports, ring, superframes
 from .flow_fields import fields_at
 from .jit import inlined, kernel
 from .stages import frame_at
@@ -41,6 +44,11 @@ _OUTLET, _DESCRIPTOR, _FRAME, _VERDICT = (
     u64(size) for size in (OUTLET_BYTES, DESCRIPTOR_BYTES, FRAME_BYTES, VERDICT_BYTES)
 )
 _IS_OUTBOX = u64(IS_OUTBOX)
+_SLOT, _SPARE = u64(FRAME_SLOT_BYTES), u64(POLL_BURST_PACKETS)
+_ORDINARY = u64(1518)
+"""Bytes of a frame up to which nobody asks whether it is too long: Ethernet's, with a tag."""
+PARTS_MAX = 2048
+"""Of a frame: 64 KiB over a link of 86 bytes."""
 _QUIET, _PARTIAL = u64(FrameFlag.QUIET), u64(FrameFlag.CHECKSUM_PARTIAL)
 _FLAGS_SHIFT = u64(40)
 _SIX, _TWELVE, _FOURTEEN = u64(6), u64(12), u64(14)
@@ -85,7 +93,7 @@ def _touch(pipe, address):
 
 
 @kernel
-def _put(views, pipe, loop, address, i):
+def _put_whole(views, pipe, loop, address, i):
     """Put frame ``i`` of the burst where it leaves by a queue; a batch that is full leaves at once."""
     memory.apart()
     frame = frame_at(loop.frames + i * _FRAME)
@@ -103,6 +111,44 @@ def _put(views, pipe, loop, address, i):
         ports.tx_burst(address)
     else:
         _touch(pipe, address)
+
+
+@kernel
+def _put_in_parts(views, pipe, loop, address, i):
+    """Put frame ``i`` of the burst where it leaves in parts, where it is too long and can be cut; False where it is not."""
+    memory.seldom()
+    frame = frame_at(loop.frames + i * _FRAME)
+    queue = u64(box_at(address ^ _IS_OUTBOX).queue) if address & _IS_OUTBOX != ZERO else address
+    most = ports.longest(queue, frame)
+    if u64(frame.captured_bytes) <= most:
+        return False
+    most = min(most, _SLOT)
+    shape = superframes.look(frame)
+    data = superframes.data_of(shape)
+    if shape == ZERO or most <= data:
+        return False
+    part = frame_at(loop.frames + _SPARE * _FRAME)
+    part.address = loop.bytes + _SPARE * _SLOT
+    memory.copy(loop.verdicts + _SPARE * _VERDICT, loop.verdicts + i * _VERDICT, _VERDICT)
+    size, left = most - data, superframes.end_of(shape) - data
+    for number in range(PARTS_MAX):
+        first = u64(number) * size
+        if first >= left:
+            break
+        superframes.write(frame, part, u64(number), first, min(size, left - first), shape)
+        _put_whole(views, pipe, loop, address, _SPARE)
+    return True
+
+
+@kernel
+def _put(views, pipe, loop, address, i):
+    """Put frame ``i`` of the burst where it leaves by a queue, in parts where it is longer than that can take."""
+    memory.apart()
+    if u64(frame_at(loop.frames + i * _FRAME).captured_bytes) > _ORDINARY and _put_in_parts(
+        views, pipe, loop, address, i
+    ):
+        return
+    _put_whole(views, pipe, loop, address, i)
 
 
 @kernel

@@ -185,7 +185,7 @@ def rx_burst(loop, address):
 
 # ------------------------------------------------------------------------------------------------ out
 @inlined
-def _longest(frame, places):
+def longest(frame, places):
     """Return the most bytes that a frame may have to go out, by its tag and the interface's MTU."""
     most = u64(places.length_max)
     if u64(frame.captured_bytes) >= SIXTEEN:
@@ -210,7 +210,7 @@ def put(address, frame):
     queue = queue_at(address)
     places = places_at(address + TX)
     captured = u64(frame.captured_bytes)
-    if captured < u64(frame.wire_bytes) or u64(frame.link) != _ETHERNET or captured > _longest(frame, places):
+    if captured < u64(frame.wire_bytes) or u64(frame.link) != _ETHERNET or captured > longest(frame, places):
         queue.tx_too_long = queue.tx_too_long + ONE
         return u64(Reason.OUTPUT_TOO_LONG)
     at = places.places + (places.cursor & (places.count - ONE)) * places.place_bytes

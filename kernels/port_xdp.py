@@ -119,7 +119,7 @@ def release(address):
 
 # ------------------------------------------------------------------------------------------------ out
 @inlined
-def _longest(frame, xsk):
+def longest(frame, xsk):
     """Return the most bytes that a frame may have to go out, by its tag and the interface's MTU."""
     most = u64(xsk.length_max)
     if u64(frame.captured_bytes) >= SIXTEEN:
@@ -151,7 +151,7 @@ def put(address, frame):
     own = diverted_at(address + RX)
     xsk = xsk_at(own.rings)
     captured = u64(frame.captured_bytes)
-    if captured < u64(frame.wire_bytes) or u64(frame.link) != _ETHERNET or captured > _longest(frame, xsk):
+    if captured < u64(frame.wire_bytes) or u64(frame.link) != _ETHERNET or captured > longest(frame, xsk):
         queue.tx_too_long = queue.tx_too_long + ONE
         return u64(Reason.OUTPUT_TOO_LONG)
     if not _is_free(own, xsk):

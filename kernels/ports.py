@@ -40,6 +40,7 @@ frame_at = memory.record_at(FRAME)
 _SHM, _PACKET, _TAP, _PCAP, _NFQUEUE, _XDP, _FRAMES = (u64(kind) for kind in PortKind)
 _FRAME, _DESCRIPTOR, _SLOT = u64(FRAME_BYTES), u64(DESCRIPTOR_BYTES), u64(FRAME_SLOT_BYTES)
 _NO_TAG = u64(NO_TAG)
+_ETHERNET_FRAME = u64(1514)
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
 
 
@@ -135,6 +136,20 @@ def put(address, frame, verdict):
     if kind == _NFQUEUE:
         return u64(Reason.OUTPUT_UNREACHABLE)  # the host has not asked
     return port_pcap.put(address, frame)
+
+
+@kernel
+def longest(address, frame):
+    """Return the most bytes that a frame may have to leave by the QUEUE at ``address``; of one that is longer, a part."""
+    memory.seldom()
+    kind = u64(queue_at(address).kind)
+    if kind == _SHM:
+        return _SLOT if u64(frame.captured_bytes) <= _SLOT else _ETHERNET_FRAME
+    if kind == _PACKET or kind == _FRAMES:
+        return port_packet.longest(frame, port_packet.places_at(address + port_packet.TX))
+    if kind == _XDP:
+        return port_xdp.longest(frame, port_xdp.xsk_at(port_xdp.diverted_at(address + port_xdp.RX).rings))
+    return u64(frame.captured_bytes)
 
 
 @kernel

@@ -325,12 +325,12 @@ class Loop:
         self._leaves_s = 0.0
         self.record = np.zeros(1, POLL).view(np.recarray)[0]
         self._lay(numbers, polls)
-        block = np.zeros(n * FRAME_SLOT_BYTES + LINE_BYTES, "u1")
+        block = np.zeros((n + 1) * FRAME_SLOT_BYTES + LINE_BYTES, "u1")  # and a place for a part of a long frame
         self._arrays = {
             "descriptors": np.zeros(n, DESCRIPTOR),
-            "frames": np.zeros(n, FRAME),
+            "frames": np.zeros(n + 1, FRAME),
             "bytes": block[-block.ctypes.data % LINE_BYTES :],
-            "verdicts": np.zeros(n, VERDICT),
+            "verdicts": np.zeros(n + 1, VERDICT),
             "timeout": np.zeros(1, TIMESPEC),
             "waiting": np.zeros(FRAGMENTS_MAX, WAITING),
         }

@@ -125,7 +125,7 @@ class PacketPort:
         joins = [offload for offload in interface.JOINS if offload in self.interface.offloads]
         if joins:
             _log.warning(
-                "port %s joins segments to frames longer than its MTU, which cannot be output: ethtool -K %s %s",
+                "port %s joins segments to frames longer than its MTU, which are cut again to be output: ethtool -K %s %s",
                 self.name,
                 self.device,
                 " ".join(f"{offload} off" for offload in joins),

@@ -46,6 +46,13 @@ class Town:
             with host.entered():
                 interface.set_offload(name, "tx-checksumming", False)
 
+    def leave_cutting_to_devices(self):
+        """Have the hosts send segments of up to 64 KiB, as they do where their device cuts them."""
+        for host, name in ((self.inside, "in0"), (self.outside, "out0")):
+            with host.entered():
+                for offload in ("gso", "tso"):
+                    interface.set_offload(name, offload, True)
+
     def close(self):
         """Let go of all of it."""
         for one in (self.inside, self.gateway, self.outside):
@@ -95,6 +102,22 @@ def test_a_transfer_goes_through_and_nobody_gets_in_unasked(town, serve):
     queues = ports_of(service)
     assert queues["wan"]["tx_bytes"] > BYTES
     assert queues["lan"]["rx_dropped"] == queues["wan"]["rx_dropped"] == 0
+    assert service.stop() == 0
+
+
+def test_segments_that_are_longer_than_the_wire_takes_are_cut(town, serve):
+    town.leave_cutting_to_devices()
+    service = serve()
+    with at(town.outside, serve_bytes, OUTSIDE, 80) as server:
+        assert server.hear() == "listens"
+        with at(town.inside, transfer, OUTSIDE, 80, BYTES) as client:
+            assert client.hear() == BYTES
+        assert server.hear() == BYTES
+    queues = ports_of(service)
+    assert queues["lan"]["rx_bytes"] > BYTES
+    # each frame that came has gone in one part or more, and none was too long
+    assert queues["wan"]["tx_packets"] > 1.5 * queues["lan"]["rx_packets"]
+    assert queues["wan"]["tx_too_long"] == 0
     assert service.stop() == 0
 
 
