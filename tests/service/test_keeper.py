@@ -70,7 +70,7 @@ def test_a_service_manager_hears_that_it_is_ready_and_at_it(serve, tmp_path):
         manager.settimeout(300)
         service = serve(environment={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"})
         heard = set()
-        while heard < {"READY=1", "WATCHDOG=1"}:
+        while not {"READY=1", "WATCHDOG=1"} <= heard:
             heard |= set(manager.recv(4096).decode().splitlines())
         assert f"MAINPID={service.pid}" in heard
         service.send(signal.SIGTERM)
