@@ -67,6 +67,7 @@ from . import (
     memory,
     outputs,
     ports,
+    router,
     rule_cache,
     stages,
 )
@@ -107,7 +108,7 @@ _KEEPS_ADDRESS = u64(KEEPS_ADDRESS)
 _MIX = u64(0x9E3779B97F4A7C15)
 _VLAN_BITS = u64(0xFFF)
 _CLASSIFY, _RUN, _TRACK, _DONE = (u64(stage) for stage in Stage)
-_OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO = (u64(kind) for kind in OpKind)
+_OUTPUT, _IN_PORT, _NORMAL, _CT, _CT_CLEAR, _GOTO, _ROUTE, _ANSWER = (u64(kind) for kind in OpKind)
 _COMMIT, _IN_PLACE, _ROOM = u64(FrameFlag.COMMIT), u64(FrameFlag.IN_PLACE), u64(FrameFlag.ROOM)
 _FRESH = u64(FrameFlag.FRESH)
 _FORCE = u64(ActionFlag.FORCE)
@@ -453,6 +454,15 @@ def _gather(views, pipe, loop, passage, frame, op, zone, i):
 
 
 @kernel
+def _be_a_router(pipe, loop, kind, offset_, i):
+    """Do a ROUTE or an ANSWER; returns what becomes of the frame."""
+    memory.seldom()
+    if kind == _ROUTE:
+        return router.route(loop, i, pipe.generation + offset_)
+    return router.answer(loop, i, pipe.generation + offset_)
+
+
+@kernel
 def _take_on(views, pipe, loop, queue, i, now_s):
     """Take one packet on until it waits for a ct, or is done."""
     memory.apart()
@@ -507,6 +517,14 @@ def _take_on(views, pipe, loop, queue, i, now_s):
             fields.mark = ZERO
             fields.label[0] = ZERO
             fields.label[1] = ZERO
+        elif kind == _ROUTE or kind == _ANSWER:
+            how = _be_a_router(pipe, loop, kind, u64(op.action), i)
+            if how == router.BACK:
+                passage.outputs = u64(passage.outputs) + outputs.to_port(
+                    views, pipe, loop, u64(queue.index), u64(fields.in_port), i
+                )
+            if how != router.PASS:
+                break
         passage.op = u64(passage.op) + ONE
     passage.stage = _DONE
 

@@ -16,7 +16,7 @@ from typing import cast
 
 from ..shm.layout import NO_TABLE, RULE_TABLES_MAX, ZONES_MAX, ZoneFrom
 from .rule_matches import masked, number, shown
-from .rules import Action, Ct, CtClear, Goto, InPort, Masked, Names, Nat, Normal, Output, name_of
+from .rules import Action, Answer, Ct, CtClear, Goto, InPort, Masked, Names, Nat, Normal, Output, Route, name_of
 
 ZONES = {
     "vlan": ZoneFrom.VLAN,
@@ -27,7 +27,7 @@ ZONES = {
     "NXM_OF_IN_PORT[]": ZoneFrom.IN_PORT,
 }
 NAT_FLAGS = ("hash", "random", "persistent")
-ACTIONS = ("drop", "output", "in_port", "normal", "ct", "ct_clear", "goto_table", "resubmit")
+ACTIONS = ("drop", "output", "in_port", "normal", "ct", "ct_clear", "goto_table", "resubmit", "route", "answer")
 _RESUBMIT = re.compile(r"resubmit\(,([0-9]+)\)")
 
 
@@ -96,6 +96,10 @@ def _action(word: str, names: Names) -> Action:
         return Ct()
     if word.startswith("ct(") and word.endswith(")"):
         return _ct(word[3:-1], names)
+    if word.startswith("route(") and word.endswith(")"):
+        return _route(word[6:-1])
+    if word.startswith("answer(") and word.endswith(")"):
+        return _answer(word[7:-1])
     near = difflib.get_close_matches(re.split(r"\W", word)[0], ACTIONS, 1)
     raise ValueError(f"unknown action {word!r}" + (f": nearest is {near[0]!r}" if near else ""))
 
@@ -105,6 +109,49 @@ def table(text: str) -> int:
     if not text.isdecimal() or int(text) >= RULE_TABLES_MAX:
         raise ValueError(f"expected a table up to {RULE_TABLES_MAX - 1}, found {text!r}")
     return int(text)
+
+
+# ------------------------------------------------------------------------------------------------ a router
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+MTU_MIN = 68
+"""Of IPv4 (RFC 791); a link that carries IPv6 has 1,280 at least."""
+
+
+def mac(text: str) -> int:
+    """Read an Ethernet address."""
+    if not _MAC.fullmatch(text):
+        raise ValueError(f"expected an Ethernet address, found {text!r}")
+    return int(text.replace(":", ""), 16)
+
+
+def mac_word(number_: int) -> str:
+    """Return an Ethernet address as text."""
+    return number_.to_bytes(6, "big").hex(":")
+
+
+def _host(text: str) -> tuple[int, int]:
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError(f"expected an address, found {text!r}") from None
+    return int(found), found.version
+
+
+def _route(text: str) -> Route:
+    said = {name: value for name, _, value in (piece.partition("=") for piece in pieces(text))}
+    if not {"from", "to", "address"} <= said.keys() <= {"from", "to", "address", "mtu"}:
+        raise ValueError(f"route takes from=MAC,to=MAC,address=ADDRESS[,mtu=BYTES], found {text!r}")
+    mtu = number(said["mtu"], 0xFFFF) if "mtu" in said else 0
+    if "mtu" in said and mtu < MTU_MIN:
+        raise ValueError(f"route: an mtu is {MTU_MIN} at least, found {mtu}")
+    return Route(mac(said["from"]), mac(said["to"]), *_host(said["address"]), mtu)
+
+
+def _answer(text: str) -> Answer:
+    said = pieces(text)
+    if len(said) != 2:
+        raise ValueError(f"answer takes MAC,ADDRESS, found {text!r}")
+    return Answer(mac(said[0]), *_host(said[1]))
 
 
 # ------------------------------------------------------------------------------------------------ ct
@@ -230,6 +277,11 @@ def _word(action: Action, names: Names) -> str:
             return f"goto_table:{table}"
         case CtClear():
             return "ct_clear"
+        case Route(source, destination, address, family, mtu):
+            own = f"from={mac_word(source)},to={mac_word(destination)},address={_address(address, family)}"
+            return f"route({own}{f',mtu={mtu}' if mtu else ''})"
+        case Answer(source, address, family):
+            return f"answer({mac_word(source)},{_address(address, family)})"
         case Ct():
             return _ct_word(action, names)
 

@@ -88,6 +88,29 @@ class CtClear(NamedTuple):
     """Forget that it was tracked."""
 
 
+class Route(NamedTuple):
+    """Send it a hop on its way."""
+
+    source: int
+    """Ethernet address of the router there."""
+    destination: int
+    """Of the next hop."""
+    address: int
+    """Of the router: who errors come from."""
+    family: int
+    mtu: int = 0
+    """Of the next link; 0: whatever the port takes."""
+
+
+class Answer(NamedTuple):
+    """Answer who asks for an address of ours, or pings it."""
+
+    source: int
+    """The Ethernet address that has it."""
+    address: int
+    family: int
+
+
 class Nat(NamedTuple):
     """What is rewritten: nothing but what was bound before, or a source or destination chosen from ranges."""
 
@@ -116,7 +139,7 @@ class Ct(NamedTuple):
     nat: Nat | None = None
 
 
-Action = Output | InPort | Normal | Goto | CtClear | Ct
+Action = Output | InPort | Normal | Goto | CtClear | Ct | Route | Answer
 
 
 @dataclass(frozen=True)

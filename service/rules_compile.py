@@ -26,6 +26,7 @@ from ..shm.layout import (
     GENERATION_BYTES,
     GENERATION_BYTES_MAX,
     HIT_BYTES,
+    HOP,
     INTERVAL,
     KEEPS_ADDRESS,
     LINE_BYTES,
@@ -41,7 +42,23 @@ from ..shm.layout import (
     OpKind,
     offset,
 )
-from .rules import BITS, Action, Ct, CtClear, Goto, InPort, Masked, Normal, Output, Rule, RulesError, Span, Wanted
+from .rules import (
+    BITS,
+    Action,
+    Answer,
+    Ct,
+    CtClear,
+    Goto,
+    InPort,
+    Masked,
+    Normal,
+    Output,
+    Route,
+    Rule,
+    RulesError,
+    Span,
+    Wanted,
+)
 
 LINEAR_MAX = 8
 """Rules that are gone through one by one: some 4 ns each, where cutting takes 20 for each field."""
@@ -142,6 +159,14 @@ def _op(action: Action, actions: list[np.ndarray]) -> np.ndarray:
             made["kind"], made["argument"] = OpKind.GOTO, table
         case CtClear():
             made["kind"] = OpKind.CT_CLEAR
+        case Route(source, destination, address, family, mtu):
+            made["kind"] = OpKind.ROUTE
+            actions.append(_hop(source, address, family, destination, mtu))
+            made["action"] = len(actions)
+        case Answer(source, address, family):
+            made["kind"] = OpKind.ANSWER
+            actions.append(_hop(source, address, family))
+            made["action"] = len(actions)
         case Ct():
             made["kind"], made["commit"], made["next_table"] = OpKind.CT, action.commit, action.next_table
             made["zone"], made["zone_from"] = action.zone, action.zone_from
@@ -150,6 +175,15 @@ def _op(action: Action, actions: list[np.ndarray]) -> np.ndarray:
                 actions.append(wanted)
                 made["action"] = len(actions)  # its offset, once that is known
     return made
+
+
+def _hop(source: int, address: int, family: int, destination: int = 0, mtu: int = 0) -> np.ndarray:
+    """Return a HOP, as one of the actions among which it stands."""
+    made = np.zeros(1, HOP)
+    made["source"], made["destination"] = source, destination
+    made["address"] = (address >> 64, address & (1 << 64) - 1)
+    made["family"], made["mtu"] = family, mtu
+    return made.view(ACTION)
 
 
 def asked(ct: Ct) -> np.ndarray | None:

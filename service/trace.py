@@ -38,7 +38,7 @@ from ..shm.layout import (
 from ..shm.reasons import Reason, word
 from . import described, rule_actions, rule_matches, rules_compile, rules_text
 from .rule_matches import TCP
-from .rules import Action, Ct, CtClear, Goto, InPort, Masked, Names, Normal, Output, Rule
+from .rules import Action, Answer, Ct, CtClear, Goto, InPort, Masked, Names, Normal, Output, Route, Rule
 
 TABLES_MAX = 64
 """As kernels/pipeline has it."""
@@ -196,6 +196,12 @@ class Trace:
                 self.outputs.append("NORMAL")
             case Goto(table):
                 return table
+            case Route(_, destination, _, _, _):
+                said.append(
+                    f"its TTL is one less, and it is for {rule_actions.mac_word(destination)}; else ICMP says why"
+                )
+            case Answer():
+                said.append("what asks for that address, or pings it, is answered, and goes no further")
             case CtClear():
                 self.fields |= dict.fromkeys(CT_FIELDS, 0)
                 self._record = NO_RECORD

@@ -1525,6 +1525,8 @@ class OpKind(IntEnum):
     CT = 4  # track it
     CT_CLEAR = 5  # forget that it was tracked
     GOTO = 6  # go on with table `argument`
+    ROUTE = 13  # send it a hop on its way, by the HOP at `action`
+    ANSWER = 14  # answer for the address of the HOP at `action`
 
 
 class ZoneFrom(IntEnum):
@@ -1544,12 +1546,25 @@ OP = np.dtype(
         ("zone_from", "u1"),  # ZoneFrom
         ("commit", "u1"),
         ("next_table", "u4"),  # of a CT: where to go on, NO_TABLE: with the next op
-        ("action", "u8"),  # of a CT: offset of its ACTION, 0: none
+        ("action", "u8"),  # of a CT: offset of its ACTION, 0: none; of a ROUTE or ANSWER: of its HOP
         ("reserved", "u8"),
     ],
     align=True,
 )
 OP_BYTES = 32
+
+HOP = np.dtype(
+    [
+        ("source", "u8"),  # Ethernet address of the router there
+        ("destination", "u8"),  # of the next hop
+        ("address", "u8", (2,)),  # of the router, where it speaks itself; as in a key
+        ("family", "u4"),  # of that: 4 or 6
+        ("mtu", "u4"),  # of the next link, 0: whatever the port takes
+        ("reserved", "u8", (11,)),
+    ],
+    align=True,
+)
+"""What ROUTE and ANSWER go by: it stands among the ACTIONs of a generation, and is as long as one."""
 
 SUBSET = np.dtype(
     [
@@ -2101,6 +2116,7 @@ assert POLLED.itemsize == POLLED_BYTES and all(_no_implicit_padding(one) for one
 assert PERF.itemsize == PERF_BYTES and QUEUES_HEAD.itemsize == LINE_BYTES and max(Part) < PARTS
 assert _no_implicit_padding(PERF) and MEASURED_EVERY & (MEASURED_EVERY - 1) == 0
 assert FIELDS.itemsize == FIELDS_BYTES and RULE.itemsize == RULE_BYTES and OP.itemsize == OP_BYTES
+assert HOP.itemsize == ACTION_BYTES and _no_implicit_padding(HOP)
 assert SUBSET.itemsize == SUBSET_BYTES and DIMENSION.itemsize == DIMENSION_BYTES
 assert INTERVAL.itemsize == INTERVAL_BYTES and CACHED.itemsize == CACHED_BYTES
 assert GENERATION.itemsize == GENERATION_BYTES and HIT.itemsize == HIT_BYTES and RULES_MAX <= 64 * 64

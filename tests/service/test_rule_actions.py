@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 from zonetrack.service import rule_actions
-from zonetrack.service.rules import Ct, CtClear, Goto, InPort, Masked, Names, Nat, Normal, Output
+from zonetrack.service.rules import Answer, Ct, CtClear, Goto, InPort, Masked, Names, Nat, Normal, Output, Route
 from zonetrack.shm.layout import ZoneFrom
 
 NAMES = Names({"lan": 1, "wan": 2}, {"quick": 3}, {"ftp": 1})
@@ -49,6 +49,11 @@ def read(text):
         ("ct(commit,nat(src=[fd00::1]-[fd00::2]:80))",
          (Ct(commit=True, nat=Nat("src", v6("fd00::1"), v6("fd00::2"), 6, 80, 80)),)),
         ("ct(commit,nat(src=fd00::1-fd00::2))", (Ct(commit=True, nat=Nat("src", v6("fd00::1"), v6("fd00::2"), 6)),)),
+        ("route(from=02:00:00:00:01:01,to=02:00:00:00:02:10,address=192.0.2.1)",
+         (Route(0x020000000101, 0x020000000210, v4("192.0.2.1"), 4),)),
+        ("route(from=02:00:00:00:01:01,to=02:00:00:00:02:10,address=fd00::1,mtu=1400),output:lan",
+         (Route(0x020000000101, 0x020000000210, v6("fd00::1"), 6, 1400), Output(1))),
+        ("answer(02:00:00:00:01:01,fd00::1)", (Answer(0x020000000101, v6("fd00::1"), 6),)),
         ("ct(commit,nat(src=0.0.0.0))", (Ct(commit=True, nat=Nat("src", 0, 0, 4)),)),
     ],
 )  # fmt: skip
@@ -99,6 +104,11 @@ def test_other_spellings(text, canonical):
         ("ct(commit,nat(src=1.1.1.1,hash,random))", "hash and random cannot both hold"),
         ("ct(commit,nat(random))", "random needs src or dst"),
         ("ct(commit", "parentheses do not match"),
+        ("route(from=02:00:00:00:01:01)", "route takes from=MAC,to=MAC,address=ADDRESS"),
+        ("route(from=2:0:0:0:1:1,to=02:00:00:00:02:10,address=192.0.2.1)", "expected an Ethernet address"),
+        ("route(from=02:00:00:00:01:01,to=02:00:00:00:02:10,address=here)", "expected an address, found 'here'"),
+        ("route(from=02:00:00:00:01:01,to=02:00:00:00:02:10,address=192.0.2.1,mtu=67)", "an mtu is 68 at least"),
+        ("answer(192.0.2.1)", "answer takes MAC,ADDRESS"),
     ],
 )
 def test_what_cannot_be_is_refused(text, complaint):

@@ -21,7 +21,7 @@ def at(namespace, function, *arguments):
 
 def serve_bytes(child, ip, port):
     """Accept a connection, and return how many bytes came; the other side gets their number."""
-    with socket.create_server((ip, port)) as listener:
+    with socket.create_server((ip, port), family=socket.AF_INET6 if ":" in ip else socket.AF_INET) as listener:
         child.say("listens")
         listener.settimeout(TIMEOUT_S)
         connection, _ = listener.accept()
