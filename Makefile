@@ -15,7 +15,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults soak fuzz fuzz-guided restarts \
-    gateway bench docs site clean
+    gateway transfer bench docs site clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
 PLAYED := --instance play --socket $(MADE)/play.sock
@@ -131,6 +131,13 @@ QUEUES ?= 1024
 
 gateway: $(READY)
 	$(BIN)/python -m tests.gateway $(WORKERS) $(QUEUES)
+
+# a real transfer of so many bytes through a gateway: packets as they are, segments that are cut, a router
+TRANSFER_BYTES ?= 1000000000
+
+transfer: $(READY)
+	TRANSFER_BYTES=$(TRANSFER_BYTES) $(BIN)/pytest tests/service/test_routing.py \
+	    tests/service/test_gateway.py -k "goes_through or longer or reach"
 
 LOAD := $(BIN)/zonetrack load
 KEEP := $(BIN)/python -m zonetrack.clients.history docs/benchmarks/history.jsonl

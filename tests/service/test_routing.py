@@ -16,7 +16,7 @@ from zonetrack.kernels.jit import JIT
 from zonetrack.service.ports import interface
 
 RULES = checkout.ROOT / "docs" / "examples" / "router.rules"
-BYTES = 20_000_000 if JIT else 200_000
+BYTES = int(os.environ.get("TRANSFER_BYTES", 20_000_000 if JIT else 200_000))
 INSIDE, OUTSIDE = ("192.0.2.10", "2001:db8:1::10"), ("198.51.100.10", "2001:db8:2::10")
 NEAR, FAR = ("192.0.2.1", "2001:db8:1::1"), ("198.51.100.1", "2001:db8:2::1")
 
