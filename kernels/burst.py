@@ -7,7 +7,8 @@ Four stages over the burst, so that memory is fetched for many packets while few
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
     track     each packet in order: find and lock, judge, update, unlock; or make a record
 
-In its turn a packet whose effect is known in advance goes a short way (kernels/predicted), any other the whole one.
+In its turn a packet whose effect is known in advance goes a short way (kernels/predicted, kernels/openings), any other the
+whole one.
 
 A fragment waits for the rest of its datagram (kernels/reassembly), and the one that makes it whole is tracked in its stead.
 
@@ -38,6 +39,7 @@ from . import (
     locks,
     memory,
     nat,
+    openings,
     outcome,
     perf,
     predicted,
@@ -85,7 +87,7 @@ def _find(views, parsed, i, nothing_made):
     key = key_of(views, i, u64(parsed.kind))
     candidate = u64(parsed.candidate)
     if candidate == index.ABSENT:
-        if nothing_made:
+        if nothing_made or stages.is_still_absent(views, parsed):
             return index.MISS
     elif candidate != ZERO and zones.load_word(views, u64(parsed.zone)) == u64(parsed.zone_word):
         found = index.confirm(views, candidate - ONE, key)
@@ -375,6 +377,7 @@ def track_burst(views, frames, count, now_ms, verdicts):
     missed = ZERO
     predicted_ = ZERO
     turned_away = ZERO
+    opened = ZERO
     bytes_ = ZERO
     so_far = _NOTHING_MADE | _PATIENT
     for i in range(count):
@@ -385,6 +388,13 @@ def track_burst(views, frames, count, now_ms, verdicts):
             predicted_ += ONE
         elif so_far & _NOTHING_MADE != ZERO and predicted.turn_away(views, u64(i), at):
             turned_away += ONE
+        elif openings.may_step(views, u64(i)) and openings.step_on(views, u64(i), now_ms, at):
+            predicted_ += ONE
+        elif openings.may_open(views, u64(i)) and openings.open_(
+            views, frames, u64(i), count, so_far & _NOTHING_MADE != ZERO, now_ms, at
+        ):
+            opened += ONE
+            so_far &= ~_NOTHING_MADE
         else:
             so_far = _turn(views, frames, u64(i), count, so_far, now_ms, at)
             missed += so_far & _HAS_MISSED
@@ -396,7 +406,7 @@ def track_burst(views, frames, count, now_ms, verdicts):
         reassembly.decide(views, verdicts)
     counters.add(views, Reason.PACKETS, count)
     counters.add(views, Reason.HIT, predicted_)
-    counters.add(views, Reason.MISS, missed + turned_away)
+    counters.add(views, Reason.MISS, missed + turned_away + opened)
     counters.add(views, Reason.BYTES, bytes_)
     perf.part_is_over(views.perf, _TRACK_PART)
-    return valid + predicted_ + turned_away
+    return valid + predicted_ + turned_away + opened

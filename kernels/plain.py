@@ -10,8 +10,9 @@ What is read is what kernels/packet finds in such a frame, field by field; a fra
 is wrong with, is left to it.  So there is no Reason here, and nothing that kernels/packet would refuse is accepted.  The
 fields that are about ICMP's quoted packet are not written: no segment has any.
 
-What some of these segments do kernels/predicted may foretell, so they are marked as *plain*: one whose only flag that
-matters is ACK, and whose options tell the tracker nothing; and a SYN that may not make a connection.
+What some of these segments do kernels/predicted and openings may foretell, so they are marked as *plain*: one whose only
+flag that matters is ACK, and whose options tell the tracker nothing; a SYN, by whether it may make a connection; a SYN-ACK;
+a RST that acknowledges something.
 """
 
 from __future__ import annotations
@@ -62,9 +63,17 @@ _CHECK, _OVS, _ADAPTIVE = u64(Setting.CHECKSUM), u64(Setting.OVS), u64(Setting.A
 _TRUSTED = u64(FrameFlag.CHECKSUM_TRUSTED)
 _FLAGS_THAT_MATTER = u64(Flag.FIN | Flag.SYN | Flag.RST | Flag.ACK)
 _ONLY_ACK, _ONLY_SYN = u64(Flag.ACK), u64(Flag.SYN)
+_SYN_OR_RST = u64(Flag.SYN | Flag.RST)
+_SYN_ACK, _RST_ACK = u64(Flag.SYN | Flag.ACK), u64(Flag.RST | Flag.ACK)
+_MATTERS_OR_URG = _FLAGS_THAT_MATTER | u64(Flag.URG)
+"""No host sets URG with SYN and ACK, nor with RST."""
+_SEQ_CHECK = u64(Setting.SEQ_CHECK)
+_MORE = u64(Setting.HELPERS | Setting.ADAPTIVE | Setting.HALF_OPEN | Setting.SOURCES)
+"""Where it is not all that a connection is made."""
 _COMMIT = u64(FrameFlag.COMMIT)
-FOLLOWS, ASKS = ONE, u64(2)
-"""PARSED.plain: an ACK that tells nothing but its numbers; a SYN that may not make a connection."""
+FOLLOWS, ASKS, ANSWERS, RESETS, OPENS = ONE, u64(2), u64(4), u64(8), u64(16)
+"""PARSED.plain: an ACK that tells nothing but its numbers; a SYN that may not make a connection; a SYN-ACK; a RST that
+acknowledges something, where numbers are checked; a SYN that may make a connection, of which nobody wants more."""
 
 
 @inlined
@@ -149,8 +158,15 @@ def read(views, frame, zone, settings, at):
     matters = flags & _FLAGS_THAT_MATTER
     mark = FOLLOWS if tells_nothing & (matters == _ONLY_ACK) & (settings & _ADAPTIVE == ZERO) else ZERO
     mark |= ((settings >> u64(MAX_RETRANS_SHIFT)) & LOW_8) << EIGHT
-    if matters == _ONLY_SYN:
-        mark = ASKS if u64(frame.flags) & _COMMIT == ZERO else ZERO
+    if matters & _SYN_OR_RST != ZERO:
+        exactly = flags & _MATTERS_OR_URG
+        if matters == _ONLY_SYN:
+            mark = OPENS if settings & _MORE == ZERO else ZERO
+            mark = ASKS if u64(frame.flags) & _COMMIT == ZERO else mark
+        elif (exactly == _SYN_ACK) & (settings & _ADAPTIVE == ZERO):
+            mark |= ANSWERS
+        elif (exactly == _RST_ACK) & tells_nothing & (settings & (_ADAPTIVE | _SEQ_CHECK) == _SEQ_CHECK):
+            mark |= RESETS
     if u64(frame.action) != ZERO:
         mark = ZERO
     memory.set_le64(at + _L4, start + _PORTS)

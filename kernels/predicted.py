@@ -14,6 +14,8 @@ that must hold, then arithmetic without branches, then stores.
 And a SYN that may make no connection, of which the glance has confirmed that there is none, is new: nothing is foretold in
 its zone, or it would be looked for.
 
+The segments that open a connection and reset it are kernels/openings.
+
 Where any does not hold nothing was changed, and the packet goes the whole way, which decides anew.  Where all do, record
 and verdict are byte for byte what the whole way would have left: tests/kernels/test_predicted.py sends everything both ways.
 
@@ -56,7 +58,7 @@ from .verdicts import no_record
 from .words import EIGHT, FOUR, HALF_32, LOW_8, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, seq_after, u64
 
 _FORTY_EIGHT, _SIXTY_THREE = u64(48), u64(63)
-_PARSED_SIZE = u64(PARSED_BYTES)
+PARSED_SIZE = u64(PARSED_BYTES)
 _KEY_1, _KEY_3 = u64(8), u64(24)
 
 # ------------------------------------------------------------------------------------------------ what must hold
@@ -71,10 +73,10 @@ _FORBIDDEN = (
     | Status.SEQUENCE_OFFSETS
 )
 _NEEDED = Status.SEEN_REPLY | Status.ASSURED
-_STATE_SHIFT, _POLICY_SHIFT = 16, u64(24)
-_OUTLINE_MASK = u64(_FORBIDDEN | _NEEDED | 0xFF << _STATE_SHIFT)
-_OUTLINE_WANTED = u64(_NEEDED | Tcp.ESTABLISHED << _STATE_SHIFT)
-_ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
+STATE_SHIFT, _POLICY_SHIFT = 16, u64(24)
+OUTLINE_MASK = u64(_FORBIDDEN | _NEEDED | 0xFF << STATE_SHIFT)
+_OUTLINE_WANTED = u64(_NEEDED | Tcp.ESTABLISHED << STATE_SHIFT)
+ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
 for _way in Way:
     _step = u64(STEPS[Tcp.ESTABLISHED, _way, Segment.ACK])
     assert handling_of(_step) == Handling.FOLLOW and new_state(_step) == Tcp.ESTABLISHED
@@ -82,26 +84,29 @@ for _way in Way:
 assert Status.ORIG_IS_HIGH == 1 and Way.REPLY == 1 and Life.LIVE == 2
 
 # ------------------------------------------------------------------------------------------------ where it stands
-_SEQ, _PAYLOAD_BYTES, _WIN = offset(PARSED, "seq"), offset(PARSED, "payload_bytes"), offset(PARSED, "win")
-assert offset(PARSED, "ack") == _SEQ + FOUR
-_PEER_BYTES = u64(TCP_PEER.itemsize)
-_MAXWIN, _SCALE = offset(TCP_PEER, "maxwin"), offset(TCP_PEER, "scale")
+SEQ, PAYLOAD_BYTES, WIN = offset(PARSED, "seq"), offset(PARSED, "payload_bytes"), offset(PARSED, "win")
+assert offset(PARSED, "ack") == SEQ + FOUR
+PEER_BYTES = u64(TCP_PEER.itemsize)
+MAXWIN, SCALE = offset(TCP_PEER, "maxwin"), offset(TCP_PEER, "scale")
 _LAST = offset(TCP_PEERS, "last_seq")
-_LAST_END, _RETRANSMISSIONS = _LAST + EIGHT, _LAST + SIXTEEN
+LAST_END, RETRANSMISSIONS = _LAST + EIGHT, _LAST + SIXTEEN
 _PACKETS, _BYTES = offset(ENTRY, "packets"), offset(ENTRY, "bytes")
-assert offset(TCP_PEER, "end") == 0 and offset(TCP_PEER, "maxend") == 4 and offset(TCP_PEER, "maxack") == _MAXWIN + FOUR
-assert offset(TCP_PEER, "flags") == _SCALE + ONE and offset(TCP_PEERS, "last_ack") == _LAST + FOUR
-assert offset(TCP_PEERS, "last_end") == _LAST_END and offset(TCP_PEERS, "last_win") == _LAST_END + FOUR
-assert offset(TCP_PEERS, "last_way") == _LAST_END + u64(6) and offset(TCP_PEERS, "last_segment") == _LAST_END + u64(7)
-assert offset(TCP_PEERS, "retransmissions") == _RETRANSMISSIONS
-_UNACKNOWLEDGED, _MAXACK_KNOWN = UNACKNOWLEDGED << EIGHT, MAXACK_KNOWN << EIGHT
+assert offset(TCP_PEER, "end") == 0 and offset(TCP_PEER, "maxend") == 4 and offset(TCP_PEER, "maxack") == MAXWIN + FOUR
+assert offset(TCP_PEER, "flags") == SCALE + ONE and offset(TCP_PEERS, "last_ack") == _LAST + FOUR
+assert offset(TCP_PEERS, "last_end") == LAST_END and offset(TCP_PEERS, "last_win") == LAST_END + FOUR
+assert offset(TCP_PEERS, "last_way") == LAST_END + u64(6) and offset(TCP_PEERS, "last_segment") == LAST_END + u64(7)
+assert offset(TCP_PEERS, "retransmissions") == RETRANSMISSIONS
+UNACKNOWLEDGED_MARK, MAXACK_KNOWN_MARK = UNACKNOWLEDGED << EIGHT, MAXACK_KNOWN << EIGHT
 """Flags beside the scale, in one word with it."""
-_UNACKNOWLEDGED_SHIFT = u64(int(_UNACKNOWLEDGED).bit_length() - 1)
+UNACKNOWLEDGED_SHIFT = u64(int(UNACKNOWLEDGED_MARK).bit_length() - 1)
 _ACK_SEGMENT = u64(Segment.ACK) << u64(56)
+LAST_WAY = LAST_END + u64(6)
+_RST_SEGMENT = u64(Segment.RST) << EIGHT
+_CLOSE = u64(Timeout.TCP_CLOSE)
 
 # ------------------------------------------------------------------------------------------------ what is said
-_ESTABLISHED, _MAX_RETRANS = u64(Timeout.TCP_ESTABLISHED), u64(Timeout.TCP_MAX_RETRANS)
-_UNACKNOWLEDGED_CAP = u64(Timeout.TCP_UNACKNOWLEDGED)
+_ESTABLISHED, MAX_RETRANS = u64(Timeout.TCP_ESTABLISHED), u64(Timeout.TCP_MAX_RETRANS)
+UNACKNOWLEDGED_CAP = u64(Timeout.TCP_UNACKNOWLEDGED)
 _SAID = u64(CtState.TRK | CtState.EST) | (u64(VerdictFlag.COMMITTED | VerdictFlag.ASSURED) << u64(24))
 _SAID |= (u64(6) << _FORTY_EIGHT) | (u64(Tcp.ESTABLISHED) << u64(56))
 _NEW = u64(CtState.TRK | CtState.NEW)
@@ -109,7 +114,7 @@ _SAID_OF_REPLY = u64(CtState.RPL) | (ONE << SIXTEEN)
 
 
 @inlined
-def _advance(at, entry, way, retransmissions_max):
+def advance(at, entry, way, retransmissions_max, resets):
     """Follow a segment in a record whose lock is held.
 
     Args:
@@ -117,19 +122,20 @@ def _advance(at, entry, way, retransmissions_max):
         entry: u64, address of the ENTRY.
         way: u64, Way of the segment.
         retransmissions_max: u64, as the zone is set.
+        resets: whether it is a RST that acknowledges something, and is believed if its numbers are right; else an ACK.
 
     Returns:
         u64, the term of the record's expiry; 0 when a bound does not hold, and nothing was written.
     """
     protocol = entry + entries.PROTOCOL
-    sender = protocol + way * _PEER_BYTES
-    receiver = protocol + (ONE - way) * _PEER_BYTES
+    sender = protocol + way * PEER_BYTES
+    receiver = protocol + (ONE - way) * PEER_BYTES
     # each word as one load, and below as one store: of narrower ones the next load would have to wait
-    numbers, win = memory.le64(at + _SEQ), memory.le16(at + _WIN)
+    numbers, win = memory.le64(at + SEQ), memory.le16(at + WIN)
     seq, ack = numbers & LOW_32, numbers >> THIRTY_TWO
-    end = (seq + memory.le32(at + _PAYLOAD_BYTES)) & LOW_32
-    sent, known = memory.le64(sender), memory.le64(sender + _MAXWIN)
-    its_end, its_maxwin = memory.le64(receiver) & LOW_32, memory.le64(receiver + _MAXWIN) & LOW_32
+    end = (seq + memory.le32(at + PAYLOAD_BYTES)) & LOW_32
+    sent, known = memory.le64(sender), memory.le64(sender + MAXWIN)
+    its_end, its_maxwin = memory.le64(receiver) & LOW_32, memory.le64(receiver + MAXWIN) & LOW_32
     end_before, maxend, maxwin, maxack = sent & LOW_32, sent >> THIRTY_TWO, known & LOW_32, known >> THIRTY_TWO
     wrong = (maxend - seq) | (end - end_before + its_maxwin) | (its_end - ack)  # I, II, III
     wrong |= ack - its_end + max(maxwin, ACK_WINDOW_MIN)  # IV
@@ -137,50 +143,103 @@ def _advance(at, entry, way, retransmissions_max):
     if (wrong & HALF_32) | (unknown >> _SIXTY_THREE) != ZERO:
         return ZERO
 
-    marks = memory.le32(sender + _SCALE)
+    marks = memory.le32(sender + SCALE)
     scaled = (win << (marks & LOW_8)) & LOW_32
     has_advanced = seq_after(end, end_before)
     end_now = end if has_advanced else end_before
-    is_latest = seq_after(ack, maxack) | (marks & _MAXACK_KNOWN == ZERO)
+    is_latest = seq_after(ack, maxack) | (marks & MAXACK_KNOWN_MARK == ZERO)
     maxack = ack if is_latest else maxack
-    marks |= _MAXACK_KNOWN | (u64(has_advanced) << _UNACKNOWLEDGED_SHIFT)
+    marks |= MAXACK_KNOWN_MARK | (u64(has_advanced) << UNACKNOWLEDGED_SHIFT)
     memory.set_le64(sender, end_now | (maxend << THIRTY_TWO))
-    memory.set_le64(sender + _MAXWIN, max(maxwin, scaled) | (maxack << THIRTY_TWO))
-    memory.set_le32(sender + _SCALE, marks)
+    memory.set_le64(sender + MAXWIN, max(maxwin, scaled) | (maxack << THIRTY_TWO))
+    memory.set_le32(sender + SCALE, marks)
 
     granted, its_known, its_marks = (
         memory.le64(receiver),
-        memory.le64(receiver + _MAXWIN),
-        memory.le32(receiver + _SCALE),
+        memory.le64(receiver + MAXWIN),
+        memory.le32(receiver + SCALE),
     )
     its_end, its_maxend, its_maxwin = granted & LOW_32, granted >> THIRTY_TWO, its_known & LOW_32
     its_maxwin = (its_maxwin + end - maxend) & LOW_32 if seq_after(end, maxend) else its_maxwin
     edge = (ack + scaled) & LOW_32
     reaches = seq_after(edge, its_maxend - ONE)
     its_maxend = (edge + u64(win == ZERO)) & LOW_32 if reaches else its_maxend
-    its_marks &= ~(u64(ack == its_end) << _UNACKNOWLEDGED_SHIFT)
+    its_marks &= ~(u64(ack == its_end) << UNACKNOWLEDGED_SHIFT)
     memory.set_le64(receiver, its_end | (its_maxend << THIRTY_TWO))
-    memory.set_le64(receiver + _MAXWIN, its_maxwin | (its_known & ~LOW_32))
-    memory.set_le32(receiver + _SCALE, its_marks)
+    memory.set_le64(receiver + MAXWIN, its_maxwin | (its_known & ~LOW_32))
+    memory.set_le32(receiver + SCALE, its_marks)
+
+    if resets:
+        memory.set_le16(protocol + LAST_WAY, way | _RST_SEGMENT)
+        many = memory.byte(protocol + RETRANSMISSIONS) >= retransmissions_max
+        return term(_CLOSE, MAX_RETRANS if many else _CLOSE)
 
     about = end | (win << THIRTY_TWO) | (way << _FORTY_EIGHT)
     differs = memory.le64(protocol + _LAST) ^ numbers
-    differs |= (memory.le64(protocol + _LAST_END) ^ about) << EIGHT  # whatever the segment was
+    differs |= (memory.le64(protocol + LAST_END) ^ about) << EIGHT  # whatever the segment was
     retransmissions = ZERO
     if differs == ZERO:
-        retransmissions = min(memory.byte(protocol + _RETRANSMISSIONS) + ONE, RETRANSMISSIONS_MAX)
+        retransmissions = min(memory.byte(protocol + RETRANSMISSIONS) + ONE, RETRANSMISSIONS_MAX)
     memory.set_le64(protocol + _LAST, numbers)
-    memory.set_le64(protocol + _LAST_END, about | _ACK_SEGMENT)
-    memory.set_byte(protocol + _RETRANSMISSIONS, retransmissions)
+    memory.set_le64(protocol + LAST_END, about | _ACK_SEGMENT)
+    memory.set_byte(protocol + RETRANSMISSIONS, retransmissions)
 
     cap = _ESTABLISHED
     if win == ZERO:
-        cap = _MAX_RETRANS
-    if (marks | its_marks) & _UNACKNOWLEDGED != ZERO:
-        cap = _UNACKNOWLEDGED_CAP
+        cap = MAX_RETRANS
+    if (marks | its_marks) & UNACKNOWLEDGED_MARK != ZERO:
+        cap = UNACKNOWLEDGED_CAP
     if retransmissions >= retransmissions_max:
-        cap = _MAX_RETRANS
+        cap = MAX_RETRANS
     return term(_ESTABLISHED, cap)
+
+
+@inlined
+def hold(views, at, record, entry, wanted, now_ms):
+    """Lock the record that a packet's glance named, if it is what it seemed to be.
+
+    Args:
+        at: u64, address of the packet's PARSED.
+        record, entry: u64, the record and its address.
+        wanted: u64, what its outline must be in the bits of OUTLINE_MASK.
+
+    Returns:
+        u64, its life word; 0, and no lock is held, when it is another, has expired, or its lock was not free.
+    """
+    intents.set_record(views, record, Step.UPDATE)
+    if not memory.swap32(entry + entries.LOCK, ZERO, views.me):
+        return ZERO
+    life = memory.acquire64(entry + entries.LIFE)  # A3
+    outline = entries.outline(entry)
+    key, own = at + PARSED_KEY, entry + ENTRY_KEY
+    # with the last word the family is IPv4's, and the words of which each key has zeros need no look
+    differs = (memory.read64(own + _KEY_1) ^ memory.le64(key + _KEY_1)) | ((life & LOW_8) ^ u64(Life.LIVE))
+    differs |= (memory.read64(own + _KEY_3) ^ memory.le64(key + _KEY_3)) | ((outline & OUTLINE_MASK) ^ wanted)
+    differs |= memory.read64(own + LAST) ^ memory.le64(key + LAST)
+    if (differs != ZERO) | (memory.read64(entry + entries.EXPIRY) <= now_ms):
+        locks.drop(entry + entries.LOCK)
+        return ZERO
+    return life
+
+
+@inlined
+def keep_up(views, parsed, record, entry, way, outline, term_, life, said, now_ms, verdict_address):
+    """Put a followed packet's record off, count the packet, drop the lock, and write the verdict.
+
+    Args:
+        said: u64, first word of the verdict of a packet that goes forth, but for the zone.
+        The rest as above.
+    """
+    length_ms = timeouts.term_ms(views, outline >> _POLICY_SHIFT, term_)
+    entries.set_expiry(views, record, entry, now_ms + length_ms)
+    packets, octets = entry + _PACKETS + (way << THREE), entry + _BYTES + (way << THREE)
+    memory.set_le64(packets, memory.le64(packets) + ONE)
+    memory.set_le64(octets, memory.le64(octets) + u64(parsed.ip_bytes))
+    mark = u64(entries.entry_at(entry).mark)
+    locks.drop(entry + entries.LOCK)
+    memory.set_le64(verdict_address, said + way * _SAID_OF_REPLY + (u64(parsed.zone) << THIRTY_TWO))
+    memory.set_le64(verdict_address + EIGHT, record | (life & ~LOW_32))
+    memory.set_le64(verdict_address + SIXTEEN, mark | (min(length_ms, LOW_32) << THIRTY_TWO))
 
 
 @inlined
@@ -200,7 +259,7 @@ def follow(views, i, now_ms, verdict_address):
     Concurrency:
         Beside any number of others.
     """
-    at = views.parsed + i * _PARSED_SIZE
+    at = views.parsed + i * PARSED_SIZE
     parsed = parsed_at(at)
     record = u64(parsed.candidate) - ONE
     zone = u64(parsed.zone)
@@ -208,38 +267,20 @@ def follow(views, i, now_ms, verdict_address):
     if (plain & FOLLOWS == ZERO) | (record >= ABSENT - ONE):
         return False
     entry = entries.address(views, record)
-    if memory.le32(entry + entries.STATUS) & _OUTLINE_MASK != _OUTLINE_WANTED:
+    if memory.le32(entry + entries.STATUS) & OUTLINE_MASK != _OUTLINE_WANTED:
         return False  # as it seems without its lock: most that are not established go no further
     if zones.load_word(views, zone) != u64(parsed.zone_word):
         return False
-    intents.set_record(views, record, Step.UPDATE)
-    if not memory.swap32(entry + entries.LOCK, ZERO, views.me):
+    life = hold(views, at, record, entry, _OUTLINE_WANTED, now_ms)
+    if life == ZERO:
         return False
-    life = memory.acquire64(entry + entries.LIFE)  # A3
     outline = entries.outline(entry)
-    key, own = at + PARSED_KEY, entry + ENTRY_KEY
-    # with the last word the family is IPv4's, and the words of which each key has zeros need no look
-    differs = (memory.read64(own + _KEY_1) ^ memory.le64(key + _KEY_1)) | ((life & LOW_8) ^ u64(Life.LIVE))
-    differs |= (memory.read64(own + _KEY_3) ^ memory.le64(key + _KEY_3)) | ((outline & _OUTLINE_MASK) ^ _OUTLINE_WANTED)
-    differs |= memory.read64(own + LAST) ^ memory.le64(key + LAST)
-    if (differs != ZERO) | (memory.read64(entry + entries.EXPIRY) <= now_ms):
-        locks.drop(entry + entries.LOCK)
-        return False
-    way = (outline & _ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
-    term_ = _advance(at, entry, way, plain >> EIGHT)
+    way = (outline & ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
+    term_ = advance(at, entry, way, plain >> EIGHT, False)
     if term_ == ZERO:
         locks.drop(entry + entries.LOCK)
         return False
-    length_ms = timeouts.term_ms(views, outline >> _POLICY_SHIFT, term_)
-    entries.set_expiry(views, record, entry, now_ms + length_ms)
-    packets, octets = entry + _PACKETS + (way << THREE), entry + _BYTES + (way << THREE)
-    memory.set_le64(packets, memory.le64(packets) + ONE)
-    memory.set_le64(octets, memory.le64(octets) + u64(parsed.ip_bytes))
-    mark = u64(entries.entry_at(entry).mark)
-    locks.drop(entry + entries.LOCK)
-    memory.set_le64(verdict_address, _SAID + way * _SAID_OF_REPLY + (zone << THIRTY_TWO))
-    memory.set_le64(verdict_address + EIGHT, record | (life & ~LOW_32))
-    memory.set_le64(verdict_address + SIXTEEN, mark | (min(length_ms, LOW_32) << THIRTY_TWO))
+    keep_up(views, parsed, record, entry, way, outline, term_, life, _SAID, now_ms, verdict_address)
     return True
 
 
@@ -255,7 +296,7 @@ def turn_away(views, i, verdict_address):
     Returns:
         Whether its verdict is written; if not, nothing was changed.
     """
-    parsed = parsed_at(views.parsed + i * _PARSED_SIZE)
+    parsed = parsed_at(views.parsed + i * PARSED_SIZE)
     if (u64(parsed.plain) != ASKS) | (u64(parsed.candidate) != ABSENT):
         return False
     if memory.acquire32(zones.expectations_address(views, u64(parsed.zone))) != ZERO:

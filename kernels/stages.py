@@ -148,6 +148,14 @@ def glance(views, i):
 
 
 @inlined
+def is_still_absent(views, parsed):
+    """Look again for the connection that the glance did not find: whether there is none, for certain, at this moment."""
+    tag = segments.tag_of(u64(parsed.hash))
+    found = index.glance(views, u64(parsed.zone), u64(parsed.zone_word), u64(parsed.line), tag)
+    return found == index.ABSENT
+
+
+@inlined
 def fetch(views, i):
     """Fetch the record that packet ``i`` will probably find into the first level."""
     candidate = u64(parsed_of(views, i).candidate)

@@ -211,7 +211,7 @@ def store_counts(views, zone, zone_count, total):
 
 
 @kernel
-def _refusal(views, zone):
+def refusal(views, zone):
     """Return why not one more connection fits, NONE when one does; without locks, so a wait for room costs no one."""
     if _room(limit_of(views, zone), count_of(views, zone)) == ZERO:
         return u64(Reason.ZONE_FULL)
@@ -230,7 +230,7 @@ def take_credit(views, zone, wanted):
     Concurrency:
         Called with the segments of a key locked.  Intent: CREDIT_WRITING with both counts before.
     """
-    reason = _refusal(views, zone)
+    reason = refusal(views, zone)
     if reason != u64(Reason.NONE):
         return reason
     if not lock_counts(views, zone):

@@ -913,7 +913,7 @@ PARSED = np.dtype(
         ("inner_high_is_source", "u1"),  # the same of the quoted packet
         ("kind", "u1"),  # PacketKind
         ("can_reply", "u1"),  # 0: equal endpoints, nothing tells which way it goes
-        ("plain", "u4"),  # what kernels/predicted may foretell: max_retrans 8 | kind 8 (kernels/plain)
+        ("plain", "u4"),  # what predicted and openings may foretell: max_retrans 8 | kind 8 (kernels/plain)
         # what the burst keeps between its stages
         ("zone_word", "u8"),
         ("line", "u8"),  # address of the home line
