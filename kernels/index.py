@@ -194,6 +194,13 @@ def _has_live(views, segment, hash_, key):
     return False
 
 
+@inlined
+def _may_have(views, segment, hash_):
+    """Return whether anything with this tag stands in the segment: for certain while its lock is held."""
+    line, tag = segments.home_line(views, segment, hash_), segments.tag_of(hash_)
+    return (memory.match_line(line, tag) | memory.match_line(line ^ _LINE, tag)) != ZERO
+
+
 @kernel
 def seems_taken(views, line, tag):
     """Return whether a connection seems to have a key of this tag in a pair of lines; the key is not compared.
@@ -316,14 +323,14 @@ def _attempt(views, record, zone, wanted, hash_, second, second_hash, word, may_
     second_segment -= ONE
     low = min(first_segment, second_segment)
     high = max(first_segment, second_segment)
-    if not segments.lock_pair(views, low, high):
+    if not (segments.lock_one(views, low) if low == high else segments.lock_pair(views, low, high)):
         return u64(Reason.BUSY)
     reason = u64(Reason.NONE)
     first_slot = ZERO
     second_slot = ZERO
     if zones.load_word(views, zone) != word:  # covers split, doubling, flush and reuse of the segment by another zone
         reason = again
-    elif _has_live(views, first_segment, hash_, key):
+    elif _may_have(views, first_segment, hash_) and _has_live(views, first_segment, hash_, key):
         reason = _beside(views, record, first_segment, hash_, second)
     if reason == u64(Reason.NONE) and second != ZERO and _has_live(views, second_segment, second_hash, second):
         reason = u64(Reason.CLASH)

@@ -91,6 +91,14 @@ def header_address(views, segment):
 
 
 # ------------------------------------------------------------------------------------------------ under segment locks
+@inlined
+def lock_one(views, segment):
+    """As ``lock_pair``, of one segment."""
+    intents.set_segments(views, segment, segment)
+    intents.set_step(views, Step.LOCKS)
+    return locks.take(lock_address(views, segment), views.me)
+
+
 @kernel
 def lock_pair(views, low, high):
     """Name and lock one or two segments, ascending; False (none held) when they were not had in time."""

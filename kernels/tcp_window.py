@@ -221,9 +221,10 @@ def open_with_syn(protocol, parsed):
     sender.end = end
     sender.maxend = end
     sender.maxwin = window
-    offered = offers(parsed)
-    sender.scale = offered & LOW_8
-    sender.flags = offered >> EIGHT
+    if u64(parsed.options_bytes) != ZERO:
+        offered = offers(parsed)
+        sender.scale = offered & LOW_8
+        sender.flags = offered >> EIGHT
     # the other side's numbers are not known: what it may send is counted from 0 until it does
     receiver.maxend = window
 
