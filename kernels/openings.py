@@ -50,7 +50,7 @@ from .predicted import (
     keep_up,
 )
 from .stages import frame_of, is_still_absent, parsed_at
-from .tcp_states import ASSURES, FIRST_OF_SIDE, LIVE, STEPS, Handling, Segment, Tcp, handling_of, new_state
+from .tcp_states import Segment, Tcp
 from .tcp_window import ACK_WINDOW_MIN, LIBERAL, SCALES, offers, sack_of
 from .timeouts import Timeout
 from .verdicts import no_record
@@ -75,17 +75,6 @@ _LIBERAL_MARK, _SCALES_MARK = LIBERAL << EIGHT, SCALES << EIGHT
 _RECEIVED_TERM = u64(Timeout.TCP_SYN_RECV)
 _SAID = u64(CtState.TRK | CtState.EST) | (u64(VerdictFlag.COMMITTED) << u64(24)) | (u64(6) << _FORTY_EIGHT)
 _SAID_ASSURED = u64(VerdictFlag.ASSURED) << u64(24)
-
-
-def _is(state: Tcp, way: Way, segment: Segment, new: Tcp, handling: Handling, traits: u64) -> bool:
-    """Return whether a step is what is done here."""
-    step = u64(STEPS[state, way, segment])
-    return (handling_of(step), new_state(step), step & u64(0xFF << 16)) == (handling, new, traits)
-
-
-assert _is(Tcp.SYN_SENT, Way.REPLY, Segment.SYNACK, Tcp.SYN_RECV, Handling.FOLLOW, FIRST_OF_SIDE)
-assert _is(Tcp.SYN_RECV, Way.ORIG, Segment.ACK, Tcp.ESTABLISHED, Handling.FOLLOW, ASSURES | LIVE)
-assert all(_is(Tcp.ESTABLISHED, way, Segment.RST, Tcp.CLOSE, Handling.RESET_LIVE, ZERO) for way in Way)
 
 
 @inlined

@@ -50,7 +50,7 @@ from .jit import inlined
 from .outcome import term
 from .plain import ASKS, FOLLOWS
 from .stages import parsed_at
-from .tcp_states import ASSURES, LIVE, STEPS, Handling, Segment, Tcp, handling_of, new_state
+from .tcp_states import Segment, Tcp
 from .tcp_window import ACK_WINDOW_MIN, MAXACK_KNOWN, RETRANSMISSIONS_MAX, UNACKNOWLEDGED
 from .timeouts import Timeout
 from .tuples import ENTRY_KEY, LAST, PARSED_KEY
@@ -77,10 +77,6 @@ STATE_SHIFT, _POLICY_SHIFT = 16, u64(24)
 OUTLINE_MASK = u64(_FORBIDDEN | _NEEDED | 0xFF << STATE_SHIFT)
 _OUTLINE_WANTED = u64(_NEEDED | Tcp.ESTABLISHED << STATE_SHIFT)
 ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
-for _way in Way:
-    _step = u64(STEPS[Tcp.ESTABLISHED, _way, Segment.ACK])
-    assert handling_of(_step) == Handling.FOLLOW and new_state(_step) == Tcp.ESTABLISHED
-    assert _step & u64(0xFF << 16) == ASSURES | LIVE
 assert Status.ORIG_IS_HIGH == 1 and Way.REPLY == 1 and Life.LIVE == 2
 
 # ------------------------------------------------------------------------------------------------ where it stands

@@ -11,7 +11,8 @@ from bursts import frames_of
 from foretold_pairs import NOTHING_ASKED, SACKS, TIMESTAMP, ZONE_NUMBER, Pair
 from zonetrack.kernels import delete_list, openings, stages, zones
 from zonetrack.kernels.jit import JIT
-from zonetrack.kernels.tcp_states import Tcp
+from zonetrack.kernels.tcp_states import STEPS, Handling, Segment, Tcp, Trait
+from zonetrack.kernels.timeouts import Timeout
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import (
     EVENT_RING,
@@ -25,6 +26,7 @@ from zonetrack.shm.layout import (
     Setting,
     Status,
     VerdictFlag,
+    Way,
 )
 from zonetrack.shm.reasons import Reason
 
@@ -43,6 +45,19 @@ def open_(pair, count=3):
     """Track the first packets of a connection."""
     for data in SHAKE[:count]:
         pair.track(data)
+
+
+def step(new, handling, traits, timeout):
+    return new | handling << 8 | traits << 16 | timeout << 24
+
+
+def test_the_steps_are_those_that_are_done():
+    answered = step(Tcp.SYN_RECV, Handling.FOLLOW, Trait.FIRST_OF_SIDE, Timeout.TCP_SYN_RECV)
+    completed = step(Tcp.ESTABLISHED, Handling.FOLLOW, Trait.ASSURES | Trait.LIVE, Timeout.TCP_ESTABLISHED)
+    reset = step(Tcp.CLOSE, Handling.RESET_LIVE, 0, Timeout.TCP_CLOSE)
+    assert STEPS[Tcp.SYN_SENT, Way.REPLY, Segment.SYNACK] == answered
+    assert STEPS[Tcp.SYN_RECV, Way.ORIG, Segment.ACK] == completed
+    assert [STEPS[Tcp.ESTABLISHED, way, Segment.RST] for way in Way] == [reset, reset]
 
 
 def test_a_handshake_and_its_reset_go_the_short_way(pair):

@@ -11,6 +11,8 @@ from bursts import frames_of
 from foretold_pairs import NOTHING_ASKED, SACKS, TIMESTAMP, ZONE_NUMBER, Pair
 from zonetrack.kernels import burst, delete_list, predicted, stages
 from zonetrack.kernels.jit import JIT
+from zonetrack.kernels.tcp_states import STEPS, Handling, Segment, Tcp, Trait
+from zonetrack.kernels.timeouts import Timeout
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import (
     POLICY,
@@ -22,6 +24,7 @@ from zonetrack.shm.layout import (
     Setting,
     Status,
     VerdictFlag,
+    Way,
 )
 from zonetrack.shm.reasons import Reason
 
@@ -33,6 +36,14 @@ COUNTED = (Reason.PACKETS, Reason.HIT, Reason.MISS, Reason.INVALID, Reason.BYTES
 @pytest.fixture
 def pair():
     return Pair(predicted.follow)
+
+
+def test_the_step_is_the_one_that_is_done():
+    for way in Way:
+        step = (
+            Tcp.ESTABLISHED | Handling.FOLLOW << 8 | (Trait.ASSURES | Trait.LIVE) << 16 | Timeout.TCP_ESTABLISHED << 24
+        )
+        assert STEPS[Tcp.ESTABLISHED, way, Segment.ACK] == step
 
 
 def test_data_and_acknowledgments_go_the_short_way(pair):
