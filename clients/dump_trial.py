@@ -106,7 +106,15 @@ def count(path: Path, note: np.recarray, counts: np.ndarray, meet: Meet) -> None
             time.sleep(PAUSE_S)
 
 
-def dump(plan: DumpPlan, path: Path, note: np.recarray, stream: np.record, results: np.ndarray, meet: Meet) -> None:
+def dump(
+    plan: DumpPlan,
+    path: Path,
+    note: np.recarray,
+    stream: np.record,
+    counts: np.ndarray,
+    results: np.ndarray,
+    meet: Meet,
+) -> None:
     """Be the client that dumps: alone, then in rounds; control ends with it."""
     meet()
     result = results[0]
@@ -121,19 +129,30 @@ def dump(plan: DumpPlan, path: Path, note: np.recarray, stream: np.record, resul
             before = int(stream["packets"])
             answered.until("the worker sends", lambda: int(stream["packets"]) > before)
             for number in range(plan.rounds):
-                _round(ct, plan, number, note, stream, result)
+                _round(ct, plan, number, note, stream, counts, result)
     finally:
         answered.end(note)
 
 
-def _round(ct: Client, plan: DumpPlan, number: int, note: np.recarray, stream: np.record, result: np.void) -> None:
+def _round(
+    ct: Client,
+    plan: DumpPlan,
+    number: int,
+    note: np.recarray,
+    stream: np.record,
+    counts: np.ndarray,
+    result: np.void,
+) -> None:
     """Note the worker's rate in each turn of a round; turns without a dump take as long as the last dump did."""
     length_ns = int(result["beside_ns"][number - 1]) if number else int(result["dump_ns"])
     for turn in turns(number):
         packets, begun = int(stream["packets"]), time.perf_counter_ns()
         if turn == "dump":
+            counted = int(counts[0]["count"])
             note["first"] = 1
             result["beside_ns"][number] = _dump(ct, plan.connections)
+            while int(counts[0]["count"]) == counted < COUNTS_MAX:  # of a small table, before anything was counted
+                _dump(ct, plan.connections)
             note["first"] = 0
         elif turn == "busy":
             while time.perf_counter_ns() - begun < length_ns:
@@ -197,7 +216,7 @@ def conduct(scenario: Dump, tick: Callable[[int], object]) -> dict[str, float]:
             partial(send, plan, table, note, watched[0]),
             lambda meet: answered.answer(table, path, note, meet, {}),
             partial(count, path, note, counts),
-            partial(dump, plan, path, note, watched[0], results),
+            partial(dump, plan, path, note, watched[0], counts, results),
         )
         together(len(jobs), lambda index, meet: jobs[index](meet), lambda: tick(int(watched["packets"].sum())))
     return figures(plan, results[0], counts[0])

@@ -6,10 +6,14 @@ environment, as CI sets it where the corpus is there, a run without any fails: a
 """
 
 import os
+import signal
 import sys
 
 import hypothesis
 import pytest
+
+# who was started in the background does not hear SIGINT, nor do its children: these are told to stop by it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # a test asserts results, never timing: the first example may have a kernel to compile, and the machine others to run
 hypothesis.settings.register_profile("unhurried", deadline=None)

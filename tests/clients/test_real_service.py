@@ -73,6 +73,7 @@ def test_who_answers(ask, service):
         "fragments.get",
         "fragments.set",
     }
+    asked |= {"queues", "queues.assign", "queues.rebalance", "perf", "perf.set"}
     asked |= {"rules.get", "rules.check", "rules.load", "rules.trace", "rules.clear"}
     assert set(told["methods"]) == asked, "a method that clients do not know, or the other way round"
 

@@ -164,7 +164,10 @@ def test_a_live_audit_beside_a_real_process_finds_nothing():
         assert child.hear() == "begun"
         audits = 0
         while not ended[0] and audits < 10_000:  # far more than fit
-            assert tables.live(table, auditor.me) is None
+            broken = tables.live(table, auditor.me)
+            if broken is not None and broken.finding is Finding.BUSY:
+                continue  # who holds a lock has no core: nothing was seen
+            assert broken is None
             audits += 1
         made, left = child.hear()
         assert (made > ROUNDS * KEYS, left, child.wait()) == (True, 0, 0)

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
@@ -19,6 +20,23 @@ if not jit.JIT:
     pytest.skip("nothing is compiled with the JIT off", allow_module_level=True)
 
 from zonetrack.kernels import linking
+
+NOTHING_COMPILED = tempfile.TemporaryDirectory(prefix="zonetrack-")
+
+
+def begin_with_nothing(patch):
+    """Let what is decorated from now on find nothing that an earlier run has compiled."""
+    patch.setenv("NUMBA_CACHE_DIR", NOTHING_COMPILED.name)
+    patch.setattr(numba.config, "CACHE_DIR", NOTHING_COMPILED.name)
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled(monkeypatch):
+    begin_with_nothing(monkeypatch)
+
+
+decorating = pytest.MonkeyPatch()
+begin_with_nothing(decorating)
 
 
 @jit.kernel
@@ -68,6 +86,9 @@ def after_nothing(a):
     """Return what went in, after a call that returns nothing."""
     nothing(a)
     return a
+
+
+decorating.undo()
 
 
 def part_of(kernel):
