@@ -237,6 +237,6 @@ def figures(plan: DumpPlan, result: np.void, counts: np.void) -> dict[str, float
     rates = {turn: result["rates"][:, i] for i, turn in enumerate(TURNS)}
     found["packets_per_second"] = float(np.median(rates["idle"]))
     for turn in TURNS[1:]:
-        falls = [100 * (1 - one / idle) for one, idle in zip(rates[turn], rates["idle"], strict=True)]
+        falls = [100 * (1 - one / idle) if idle else 0.0 for one, idle in zip(rates[turn], rates["idle"], strict=True)]
         found[f"packet_rate_fall_percent_{turn}"] = statistics.median(falls)
     return found
