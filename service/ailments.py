@@ -64,7 +64,7 @@ def _interpreted(report: Report) -> Iterable[str]:
 def _cold(report: Report) -> Iterable[str]:
     cache = report["kernel_cache"]
     if cache["jit"] and cache["writable"] and not cache["files"]:
-        yield "no kernels are compiled yet: the first start takes two minutes"
+        yield "no kernels are compiled yet: the first start takes some 40 seconds"
 
 
 def _leftovers(report: Report) -> Iterable[str]:
