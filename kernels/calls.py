@@ -41,7 +41,7 @@ def complete(views, parsed, i):
     parsed.key[_LAST_WORD] = last | (call << shift)
     _order(parsed)
     parsed.hash = tuples.hash_key(views, key_of(views, i, ZERO))
-    parsed.foreseen = ZERO  # for another key
+    parsed.foreseen = parsed.candidate = ZERO  # of another key
     return True
 
 

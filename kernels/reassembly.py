@@ -443,6 +443,7 @@ def admit(views, frames, i, now_ms, verdict_address):
         refuse(parsed, verdict_address, u64(parsed.reason))
         return False
     parsed.hash = tuples.hash_key(views, stages.key_of(views, i, u64(parsed.kind)))
+    parsed.candidate = ZERO  # what the glance saw was of the fragment
     return True
 
 

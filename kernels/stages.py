@@ -149,7 +149,10 @@ def glance(views, i):
 
 @inlined
 def is_still_absent(views, parsed):
-    """Look again for the connection that the glance did not find: whether there is none, for certain, at this moment."""
+    """Look again for the connection that the glance did not find: whether there is none, for certain, at this moment.
+
+    Whoever gives a packet another key forgets the candidate: it was looked for where the old one would stand.
+    """
     tag = segments.tag_of(u64(parsed.hash))
     found = index.glance(views, u64(parsed.zone), u64(parsed.zone_word), u64(parsed.line), tag)
     return found == index.ABSENT
