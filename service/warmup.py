@@ -32,9 +32,11 @@ from numba.core.event import Event, Listener, register, unregister
 from ..kernels import (
     capture,
     carry,
+    checksum,
     classify,
     commit,
     delete_list,
+    draws,
     event_reader,
     expectations,
     flush,
@@ -109,6 +111,10 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "ring.put": lambda on: only_compile(ring.put, on.end, ZERO, ZERO, ZERO),
     "ring.take": lambda on: only_compile(ring.take, on.end, ZERO, ZERO, ZERO),
     "ring.rest": lambda on: only_compile(ring.rest, on.end, ZERO, ZERO),
+    # what only kernels of clients call
+    "checksum.complement": lambda on: only_compile(checksum.complement, ZERO),
+    "draws.after": lambda on: only_compile(draws.after, ONE),
+    "draws.below": lambda on: only_compile(draws.below, ONE, ONE),
     "carry.carry_burst": lambda on: only_compile(carry.carry_burst, ZERO, ZERO, ZERO, ZERO),
     "event_reader.survey": lambda on: only_compile(event_reader.survey, ZERO, ZERO, ZERO),
     "event_reader.gather": lambda on: only_compile(event_reader.gather, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),
