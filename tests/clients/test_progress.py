@@ -7,6 +7,9 @@ import sys
 import pytest
 from zonetrack.clients import progress
 
+END = "\0"
+"""Written after all that was written before."""
+
 
 @pytest.fixture
 def terminal():
@@ -15,12 +18,12 @@ def terminal():
     stream = os.fdopen(theirs, "w")
 
     def seen():
+        stream.write(END)
         stream.flush()
-        os.set_blocking(ours, False)
-        try:
-            return os.read(ours, 1 << 16).decode()
-        except BlockingIOError:
-            return ""
+        read = ""
+        while not read.endswith(END):
+            read += os.read(ours, 1 << 16).decode()
+        return read.removesuffix(END)
 
     seen.stream = stream
     yield seen
