@@ -67,9 +67,16 @@ def _cold(report: Report) -> Iterable[str]:
         yield "no kernels are compiled yet: the first start takes some 40 seconds"
 
 
+def _convertible(report: Report) -> Iterable[str]:
+    for one in report["leftovers"]:
+        if one["convertible"]:
+            yield f"instance {one['instance']} of {one['user']} is left over from a version with another layout"
+
+
 def _leftovers(report: Report) -> Iterable[str]:
     for one in report["leftovers"]:
-        yield f"instance {one['instance']} of {one['user']} is left over, {one['total_bytes']:,} bytes"
+        if not one["convertible"]:
+            yield f"instance {one['instance']} of {one['user']} is left over, {one['total_bytes']:,} bytes"
 
 
 def _machine(report: Report) -> Iterable[str]:
@@ -116,6 +123,11 @@ AILMENTS = (
     Ailment(_cache, "name a directory that can be written with XDG_CACHE_HOME"),
     Ailment(_interpreted, "unset NUMBA_DISABLE_JIT"),
     Ailment(_cold, "run `zonetrack warmup`, as the user that the service runs as"),
+    Ailment(
+        _convertible,
+        "start a service on it, which saves it in a file, converts it and goes on with it; or remove it: `zonetrack serve "
+        "--instance NAME --fresh`",
+    ),
     Ailment(
         _leftovers,
         "start a service on it, which goes on with it, or remove it: `zonetrack serve --instance NAME --fresh`",

@@ -178,6 +178,12 @@ class Config:
     extension_share: int = key(number(0, 1_000), EXTENSION_SHARE_DEFAULT, "records with more, per 1,000 connections")
     fresh: bool = key(switch, False, "discard the table that the last service left")
     restore: str | None = key(text, None, "file of a saved table, with which a table that is newly made begins")
+    save_directory: str | None = key(
+        text,
+        None,
+        "where a table that another layout has left is saved before it is converted; unset: $STATE_DIRECTORY, else beside "
+        "the socket",
+    )
     drain_ms: int = key(
         number(0, 600_000), 1_000, "what workers have to empty their queues when the service ends", live=True
     )

@@ -50,5 +50,7 @@ class Context:
     """What listens for HTTP, by what is shown there."""
     keeper: Callable[[], int] = os.getppid
     """Returns the pid of the keeper; of this process, where there is none at the moment."""
+    origin: dict[str, Any] = field(default_factory=lambda: {"from": "new"})
+    """Where what is in the table comes from: see opening.Held."""
     stall_s: float = 10.0
     """How long a client may leave its answers unread once no more of them are kept for it."""

@@ -81,6 +81,20 @@ class HalfOpen:
         return int(np.count_nonzero((entries["life"] >> 32 == words >> 32) & (unreplied | (states == Life.NEW))))
 
 
+def seat_all(quotas: np.ndarray) -> None:
+    """Give each zone its seats, one zone behind the other, where only limits are known; who finds none has no budget.
+
+    Args:
+        quotas: QUOTA[zones] of a table that nobody uses; written.
+    """
+    wanted = np.flatnonzero(quotas["half_open_limit"])
+    ends = np.cumsum(quotas["half_open_limit"][wanted].astype("u8"))
+    fits = ends <= SEATS_MAX
+    quotas["half_open_first"][wanted] = np.where(fits, ends - quotas["half_open_limit"][wanted], 0)
+    quotas["half_open_hand"][wanted] = 0
+    quotas["half_open_limit"][wanted[~fits]] = 0
+
+
 def figures(budgets: HalfOpen, zone: int) -> dict[str, Any]:
     """Return how many half-open connections of a zone have a seat, nothing where it has no budget."""
     return {"half_open_count": budgets.count(zone)} if budgets.of(zone) else {}

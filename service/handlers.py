@@ -248,6 +248,7 @@ async def stats(desk: Desk, client: Client) -> dict[str, Any]:
         "instance": desk.context.instance,
         "time": time.time(),
         "uptime_s": round(time.time() - desk.began_s, 3),
+        "table": desk.context.origin,
         **await asyncio.to_thread(desk.stats.totals),
         "counters": {name: count for name, count in desk.stats.counters().items() if count},
         "workers": await workers(desk, client),

@@ -102,6 +102,7 @@ class Keeper:
         self._leaves = self._begins_anew = self._replaces = self._replaces_control = False
         self._stored: dict[str, int] = {}
         self._instance: Instance
+        self._origin: dict[str, Any]
         self._house: House
         self._queues: Queues
         self._dealt: list[list[int]]
@@ -129,7 +130,7 @@ class Keeper:
         with contextlib.ExitStack() as stack, house.ends(lambda: self._leaves) as undo:
             self._stored = notify.stored()
             # first of all: a second service must touch nothing of the first
-            self._instance, left = opening.hold(self.config)
+            self._instance, left, self._origin = opening.hold(self.config)
             stack.enter_context(self._instance)
             undo(self._put_away)
             stack.callback(self._exporters.close)
@@ -183,7 +184,9 @@ class Keeper:
                 self._queues.measure(self.config.statistics)
             if self.config.rules is not None:
                 self._rules.load_file(self.config.rules, RULES_WAIT_S)
-        self._house.estate.tell(told | wanted | {"again": None})
+        if left is not None:
+            self._origin = told.get("origin", self._origin)
+        self._house.estate.tell(told | wanted | {"again": None, "origin": self._origin})
         notify.store(self._house.estate.descriptors())
         undo(self._forget)
         if left is not None:
@@ -266,6 +269,7 @@ class Keeper:
             metrics=self.config.metrics,
             sites=self._house.sites,
             keeper=lambda: self._house.estate.keeper or os.getpid(),
+            origin=self._origin,
         )
         control.run(context, ready)
 
@@ -415,6 +419,7 @@ class Keeper:
             "bytes": table.geometry.total_bytes + ports.total_bytes(self._queues.ports),
             "workers": len(self._workers),
             "ports": {made.name: made.queues for made in self._queues.ports},
+            "table": self._origin["from"],
             **{shown: str(listening.Address(*at.getsockname()[:2])) for shown, at in self._house.sites.items()},
         }
 

@@ -21,8 +21,9 @@ from ..clients import address
 from ..clients.errors import ZonetrackError
 from ..shm import estate
 from ..shm.estate import Estate, Member
-from ..shm.layout import digest
+from ..shm.layout import digest, digest_beside
 from . import log
+from .board import LINE
 from .config import KEYS, Config, plain, value_of
 
 GRACE_S = 5.0
@@ -103,6 +104,7 @@ def about(config: Config) -> dict[str, Any]:
     """Return what a keeper writes down of a service for the next one."""
     return {
         "format": f"{digest():016x}",
+        "beside": f"{digest_beside():016x} {LINE.descr}",
         "program": program(),
         "path": address.path(config.socket, config.instance),
         "shape": {path: plain(value_of(config, path)) for path in GOES_WITH},
@@ -116,6 +118,8 @@ def differences(orphans: Orphans, config: Config) -> list[str]:
     told, wanted = orphans.estate.told, about(config)
     if told.get("format") != wanted["format"]:
         return ["the layout of the table"]
+    if told.get("beside") != wanted["beside"]:
+        return ["the layout of what its processes share beside the table"]
     return [path for path, value in wanted["shape"].items() if told["shape"].get(path) != value]
 
 

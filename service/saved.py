@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels import expectations, saving
-from ..shm import roster, segment
+from ..shm import descriptions, roster, segment
 from ..shm.errors import Exists, Missing, SegmentError
 from ..shm.layout import (
     ENTRY,
@@ -33,6 +33,7 @@ from ..shm.layout import (
     ExpectationFlag,
     Kind,
     Region,
+    Setting,
     Slab,
     Status,
     digest,
@@ -40,7 +41,7 @@ from ..shm.layout import (
 from ..shm.reasons import Reason
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial, relearning, saved_file, saved_rows, warmup
+from . import burial, half_open, relearning, saved_file, saved_rows, warmup
 from .saved_file import Saved, SavedError, Writer
 
 __all__ = ["SavedError", "restore", "restore_into", "save"]
@@ -52,11 +53,20 @@ ROWS = {"entries": ENTRY, "extensions": EXTENSION, "expectations": EXPECTATION}
 SETTINGS = {
     "globals": (GLOBAL, ("limit", "zone_limit_default", "settings")),
     "zones": (ZONE, ("settings", "max_retrans", "policy")),
-    "quotas": (QUOTA, ("limit", "has_limit", "adaptive_start", "adaptive_end")),
+    "quotas": (
+        QUOTA,
+        ("limit", "has_limit", "adaptive_start", "adaptive_end", "half_open_limit", "source_limit", "has_sources"),
+    ),
     "policies": (POLICY, ("timeout_ms", "name")),
     "helper_rules": (np.dtype("u8"), ()),
 }
 """Arrays of CONTROL that say how things are set, and which fields of theirs."""
+_SAID_TWICE = (
+    (Setting.HALF_OPEN, "half_open_limit"),
+    (Setting.SOURCES, "source_limit"),
+    (Setting.ADAPTIVE, "adaptive_end"),
+)
+"""Settings of a zone, and the field of its QUOTA without which they mean nothing."""
 _PLACES = (Reason.ADOPTED, Reason.CLASH)
 Progress = Callable[[int, int], None]
 """Is told how many records of how many have been gone through."""
@@ -96,18 +106,19 @@ def save(instance: str, path: Path, progress: Progress = quietly) -> dict[str, A
 def _description(table: Table) -> dict[str, Any]:
     geometry = table.geometry
     return {
-        "version": VERSION,
         "format": FORMAT_VERSION,
         "digest": f"{digest():016x}",
         "geometry": [geometry.connections, geometry.zones_in_use, geometry.extension_share],
-        "now_ms": now_ms(),
-        "saved_s": time.time(),
-        "rows": {
-            name: saved_rows.described(dtype)
-            for name, dtype in (ROWS | {name: dtype for name, (dtype, _) in SETTINGS.items()}).items()
-        },
-        "bits": saved_rows.bits(),
+        **of_this_moment(),
+        "rows": descriptions.rows(),
+        "protocols": descriptions.protocols(),
+        "bits": descriptions.numbers(),
     }
+
+
+def of_this_moment() -> dict[str, Any]:
+    """Return what a description says of its file, beside what it says of the table."""
+    return {"version": VERSION, "now_ms": now_ms(), "saved_s": time.time()}
 
 
 def _write(table: Table, views: np.record, writer: Writer, progress: Progress) -> int:
@@ -212,8 +223,9 @@ class _Restoration:
 
     def __init__(self, table: Table, me: int, whole: Saved, progress: Progress) -> None:
         self._table, self._views, self._whole, self._progress = table, table.views(me), whole, progress
+        self._is_new = False
         told = whole.description
-        self._layouts = {name: saved_rows.laid_out(rows) for name, rows in told["rows"].items()}
+        self._layouts = {name: descriptions.laid_out(rows) for name, rows in told["rows"].items()}
         self._later_ms = now_ms() - told["now_ms"]
         self._ids: list[tuple[np.ndarray, np.ndarray]] = []
         """Of connections that are there again: what they were called, and are called now."""
@@ -224,6 +236,7 @@ class _Restoration:
         self._counts = {"connections": 0, "there": 0, "no_room": 0, "expired": 0}
 
     def run(self, is_new: bool) -> dict[str, Any]:
+        self._is_new = is_new
         entries = np.zeros(0, ENTRY)
         foretold = np.zeros(0, EXPECTATION)
         for part in self._whole.parts():
@@ -236,6 +249,8 @@ class _Restoration:
             elif is_new and part.name in SETTINGS:
                 self._set(part.name, self._rows(part.name, part.data))
         self._others()
+        if is_new:
+            self._agree()
         return {
             **self._counts,
             "expectations": self._foretell(foretold),
@@ -245,7 +260,11 @@ class _Restoration:
     def _rows(self, name: str, data: np.ndarray) -> np.ndarray:
         wanted = ROWS[name] if name in ROWS else SETTINGS[name][0]
         told = self._whole.description
-        return saved_rows.converted(name, data.view(self._layouts[name]), wanted, told["format"], told["bits"])
+        try:
+            rows = data.view(self._layouts[name])
+            return saved_rows.converted(name, rows, wanted, told["format"], told["bits"], told.get("protocols"))
+        except ValueError as error:
+            raise SavedError(f"{self._whole.path}: {name}: {error}") from error
 
     # -------------------------------------------------------------------------------------------- connections
     def _first(self, entries: np.ndarray, extensions: np.ndarray) -> None:
@@ -255,13 +274,20 @@ class _Restoration:
         more[entries["extension"] != 0] = extensions
         for name in ("expiry_ms", "created_ms"):
             entries[name] = _later(entries[name], self._later_ms)
-        entries["status"] &= ~np.uint16(Status.SOURCE_COUNTED)
+        entries["status"][~self._are_counted(entries)] &= ~np.uint16(Status.SOURCE_COUNTED)
         relearning.mark(entries)
         left = entries["expiry_ms"] > now_ms()
         self._counts["expired"] += int((~left).sum())
         is_late = left & (entries["parent"] != 0)
         self._late.append((entries[is_late], more[is_late]))
         self._make(entries[left & ~is_late], more[left & ~is_late])
+
+    def _are_counted(self, entries: np.ndarray) -> np.ndarray:
+        """Return which connections stay in the count of their source: a start counts all of a table that was not in use."""
+        if not self._is_new:
+            return np.zeros(len(entries), bool)
+        zones = (entries["key"][:, 4] >> np.uint64(16) & np.uint64(0xFFFF)).astype("i8")
+        return self._table.array(Region.CONTROL, "quotas", QUOTA)["has_sources"][zones] != 0
 
     def _make(self, entries: np.ndarray, more: np.ndarray) -> None:
         outcomes = np.zeros(len(entries), "u8")
@@ -323,9 +349,20 @@ class _Restoration:
             array[:count] = rows[:count]
         for field in fields:
             array[field][:count] = rows[field][:count]
+        if name == "quotas":
+            half_open.seat_all(array)
         if name == "globals":
             most = self._table.geometry.connections
             array["limit"] = np.where(array["limit"] == UNLIMITED, UNLIMITED, np.minimum(array["limit"], most))
+
+    def _agree(self) -> None:
+        """Let zones say that they have budgets and marks where they do: not all of those in the file may have found room."""
+        words = self._table.array(Region.CONTROL, "zones", ZONE)["settings"]
+        quotas = self._table.array(Region.CONTROL, "quotas", QUOTA)
+        for setting, field in _SAID_TWICE:
+            has = quotas[field] != 0
+            words[has] |= np.uint16(setting)
+            words[~has] &= ~np.uint16(setting)
 
 
 def _id_in_file(entries: np.ndarray) -> np.ndarray:

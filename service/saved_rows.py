@@ -1,8 +1,8 @@
 """Rows of a file whose layout is not ours: read by the names of their fields.
 
-A file says how its rows are laid out, and what the bits of its words are called.  A field that is called the same is taken
-over, whatever its place or width; one that we do not know is left out, one that it does not have is 0.  What was given
-another name stands in RENAMED, a row each.
+A file says how its rows are laid out, and what the bits of its words are called (shm/descriptions).  A field that is called
+the same is taken over, whatever its place or width; one that we do not know is left out, one that it does not have is 0.
+What was given another name stands in RENAMED, a row each.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..shm import descriptions
 from ..shm.layout import Setting, Status
 
 
@@ -32,49 +33,17 @@ BITS: dict[str, tuple[type[IntEnum], tuple[tuple[str, str], ...]]] = {
     "Setting": (Setting, (("zones", "settings"), ("globals", "settings"))),
 }
 """Enums of bits, and the fields, by kind of row, that hold them."""
+_TCP, _SCTP = 6, 132
 
 
-def described(dtype: np.dtype) -> Any:
-    """Return how a dtype is laid out, in terms of JSON."""
-    if dtype.subdtype is not None:
-        base, shape = dtype.subdtype
-        return {"of": described(base), "shape": list(shape)}
-    if dtype.fields is None:
-        return dtype.str
-    fields = {name: [described(kind), int(at)] for name, (kind, at, *_) in dtype.fields.items()}
-    return {"bytes": dtype.itemsize, "fields": fields}
-
-
-def laid_out(told: Any) -> np.dtype:
-    """Return the dtype that a description is of.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        if isinstance(told, str):
-            return np.dtype(told)
-        if "of" in told:
-            return np.dtype((laid_out(told["of"]), tuple(told["shape"])))
-        names = list(told["fields"])
-        return np.dtype(
-            {
-                "names": names,
-                "formats": [laid_out(told["fields"][name][0]) for name in names],
-                "offsets": [told["fields"][name][1] for name in names],
-                "itemsize": told["bytes"],
-            }
-        )
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"not a layout: {error}") from None
-
-
-def bits() -> dict[str, dict[str, int]]:
-    """Return what the bits of words are called."""
-    return {name: {bit.name: int(bit) for bit in kind} for name, (kind, _) in BITS.items()}
-
-
-def converted(kind: str, rows: np.ndarray, wanted: np.dtype, version: int, told: Mapping[str, Any]) -> np.ndarray:
+def converted(
+    kind: str,
+    rows: np.ndarray,
+    wanted: np.dtype,
+    version: int,
+    told: Mapping[str, Any],
+    protocols: Mapping[str, Any] | None = None,
+) -> np.ndarray:
     """Return rows as we lay them out.
 
     Args:
@@ -82,7 +51,11 @@ def converted(kind: str, rows: np.ndarray, wanted: np.dtype, version: int, told:
         rows: as the file has them.
         wanted: our dtype.
         version: of the format that the file was written by.
-        told: what its bits are called, as ``bits`` returns it.
+        told: what its bits are called, as ``descriptions.numbers`` returns it.
+        protocols: how it lays out what protocols remember, as ``descriptions.protocols`` returns it; None: as we do.
+
+    Raises:
+        ValueError: that is no layout.
     """
     names = {row.after: row.before for row in RENAMED if row.kind == kind and version <= row.version}
     out = rows
@@ -97,7 +70,29 @@ def converted(kind: str, rows: np.ndarray, wanted: np.dtype, version: int, told:
             if of == kind:
                 out = out.copy() if out is rows else out
                 out[field] = _renumbered(out[field], known, theirs)
+    if kind == "entries":
+        for name, theirs in (protocols or {}).items():
+            ours = descriptions.PROTOCOLS.get(name)
+            if ours is not None and theirs != descriptions.described(ours):
+                out = out.copy() if out is rows else out
+                _remember(out, rows["protocol"], name, descriptions.laid_out(theirs))
     return out
+
+
+def _remember(out: np.ndarray, theirs: np.ndarray, name: str, laid_out: np.dtype) -> None:
+    """Lay out anew what a protocol remembers, in the rows of connections that are followed by it."""
+    protocol, is_ovs = out["key"][:, 4] >> np.uint64(8) & np.uint64(0xFF), out["status"] & Status.OVS != 0
+    meant = {
+        "TCP_PEERS": (protocol == _TCP) & ~is_ovs,
+        "OVS_PEERS": (protocol == _TCP) & is_ovs,
+        "SCTP_ASSOCIATION": (protocol == _SCTP) & ~is_ovs,
+    }[name]
+    if laid_out.itemsize > theirs.shape[1]:
+        raise ValueError(f"not a layout: {name} is longer than its place")
+    rows = np.ascontiguousarray(theirs[meant][:, : laid_out.itemsize]).view(laid_out)[:, 0]
+    made = np.zeros(len(rows), descriptions.PROTOCOLS[name])
+    _take(made, rows, {})
+    out["protocol"][meant] = made.view("u1").reshape(len(made), made.itemsize)
 
 
 def _take(out: np.ndarray, rows: np.ndarray, names: Mapping[str, str]) -> None:

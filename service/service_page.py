@@ -25,9 +25,13 @@ control, which answers clients, and workers, which track packets. It prints a li
 can flow. SIGTERM and SIGINT empty the queues and stop it, SIGHUP reads the configuration again.
 
 When the keeper dies, or is told by SIGUSR2 to leave, the others go on. The next `serve` of the same instance adopts them if
-it would make the same: layout of the table, workers, ports, sizes, socket. Else, or with `--fresh`, it ends them in order
-first. `zonetrack stop` ends them too, whether there is a keeper or not. `zonetrack restart` has the keeper begin anew with
-the program as it is then, and replaces the workers one at a time; their successors answer what waits in their queues.
+it would make the same: layout of the table and of what they share beside it, workers, ports, sizes, socket. Else, or with
+`--fresh`, it ends them in order first. A table of another layout, which an earlier version has left, is saved in a file
+(`save_directory`) and converted: the line that begins with `ready`, the log and `zonetrack stats` say so.
+
+`zonetrack stop` ends those who were left too, whether there is a keeper or not. `zonetrack restart` has the keeper begin
+anew with the program as it is then, and replaces the workers one at a time; their successors answer what waits in their
+queues.
 
 ## Configuration
 

@@ -12,6 +12,7 @@ SegmentError
 ├── WrongMagic       something else's memory
 ├── WrongVersion     another version of the format
 ├── WrongDigest      the same version, but other records
+├── Undescribed      it does not say how its records are laid out
 ├── WrongRegion      another region of an instance under this name
 ├── WrongBoot        made before this machine started
 ├── WrongState       being made, or put away
@@ -136,6 +137,12 @@ class WrongDigest(SegmentError):
     """The same version, but its records are laid out in another way."""
 
     complaint = "wrong layout digest"
+
+
+class Undescribed(SegmentError):
+    """Its records are laid out in another way, and it does not say in which."""
+
+    complaint = "of a layout that cannot be read"
 
 
 class WrongRegion(SegmentError):

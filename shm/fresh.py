@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from . import header
+from . import descriptions, header
 from .layout import (
     BLOCK_RECORDS,
     DATAGRAM,
@@ -65,6 +65,8 @@ def initialise(
     control = header.mapped(table, Region.CONTROL)
     control["secret"] = np.frombuffer(os.urandom(32) if secret is None else secret, "u8")
     control["wall_offset_ms"] = (time.time_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) // 1_000_000
+
+    descriptions.write(table)
 
     counts = table.array(Region.CONTROL, "globals", GLOBAL)
     counts["limit"] = table.geometry.connections

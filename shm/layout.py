@@ -102,7 +102,7 @@ HEADER = np.dtype(
     ],
     align=True,
 )
-"""First bytes of every segment; the rest of its first page is zero."""
+"""First bytes of every segment.  Fields up to `state` never move; of CONTROL a description follows (shm/descriptions)."""
 HEADER_BYTES = PAGE_BYTES
 
 PORT_REGION = 16
@@ -2047,32 +2047,78 @@ SHARED = {
 """Every record that lives in a segment; docs/format.md is printed from it."""
 
 
+BESIDE = {
+    "END": END,
+    "BLOCKS": BLOCKS,
+    "FRAMES": FRAMES,
+    "PLACES": PLACES,
+    "QUEUED": QUEUED,
+    "DIVERTED": DIVERTED,
+    "QUEUE": QUEUE,
+    "PERF": PERF,
+    "QUEUES_HEAD": QUEUES_HEAD,
+    "RULEBOOK": RULEBOOK,
+    "LEARNED": LEARNED,
+    "GENERATION": GENERATION,
+    "FIELDS": FIELDS,
+    "RULE": RULE,
+    "OP": OP,
+    "HOP": HOP,
+    "ACTION": ACTION,
+    "SUBSET": SUBSET,
+    "DIMENSION": DIMENSION,
+    "INTERVAL": INTERVAL,
+    "HIT": HIT,
+    "EVENT_RING": EVENT_RING,
+    "EVENT": EVENT,
+}
+"""Every record of the memory beside the table that processes of a service share, and that outlives a keeper."""
+
+
 def offset(dtype: np.dtype, field: str) -> np.uint64:
     """Return the byte offset of ``field`` as a u64, which kernels take in as a constant."""
     fields: Any = dtype.fields  # numpy 2.4 types its keys as literal strings
     return np.uint64(fields[field][1])
 
 
-def digest() -> int:
-    """Return 64 bits that change with any layout, constant or number that processes must agree on."""
+def _hash_of(records: dict[str, np.dtype], enums: tuple[type[IntEnum], ...], constants: str) -> int:
+    """Return 64 bits that change with any of these."""
     h = hashlib.blake2b(digest_size=8)
-    for name, dtype in SHARED.items():
+    for name, dtype in records.items():
         h.update(f"{name}{dtype.descr}{dtype.itemsize}".encode())
-    for enum in (
+    for enum in enums:
+        h.update("".join(f"{m.name}={m.value};" for m in enum).encode())
+    h.update(constants.encode())
+    return int.from_bytes(h.digest(), "little")
+
+
+def digest() -> int:
+    """Return 64 bits that change with any layout, constant or number of a table that processes must agree on."""
+    enums = (
         *(Region, SegmentState, Life, Status, Setting, Step, Kind, Attendance, Slab, SampleFlag),
         *(Helper, ExpectationFlag, Foretold),
         *(StoreFlag, Assembly, Wait),
-    ):
-        h.update("".join(f"{m.name}={m.value};" for m in enum).encode())
-    h.update(
+    )
+    constants = (
         f"{FORMAT_VERSION} {ROSTER_MAX} {ZONES_MAX} {POLICIES_MAX} {TIMEOUTS_MAX} {BLOCK_RECORDS} {SLOTS} {DEPTH_MAX} "
         f"{DELETE_LIST_MAX} {COUNTERS_MAX} {SAMPLES_MAX} {ZONE_REASONS_MAX} {FRAGMENTS_MAX} "
         f"{DUE_UNIT_MS} {ZONE_OFFSET_BITS} {ZONE_DEPTH_BITS} {STEP_BITS} {BEFORE_BITS} "
         f"{POOL_OWNER_SHIFT} {POOL_COUNT_SHIFT} {USED} {FRAME_SLOT_BYTES} {PORT_REGION} "
         f"{EXPECTATIONS_MAX} {CHAINS} {HELPER_RULES_MAX} {RULE_HELPER_SHIFT} {RULE_PROTOCOL_SHIFT} "
-        f"{RULE_ZONE_SHIFT} {FRAGMENT_GENERATION_SHIFT} {FRAGMENT_HOLDER_SHIFT}".encode()
+        f"{RULE_ZONE_SHIFT} {FRAGMENT_GENERATION_SHIFT} {FRAGMENT_HOLDER_SHIFT}"
     )
-    return int.from_bytes(h.digest(), "little")
+    return _hash_of(SHARED, enums, constants)
+
+
+def digest_beside() -> int:
+    """Return 64 bits that change with anything that processes must agree on of the memory beside a table."""
+    enums = (PortKind, Part, FrameFlag, OpKind, ZoneFrom, Nat, ActionFlag, Stage, EventKind, Change, End)
+    constants = (
+        f"{ROSTER_MAX} {SEATS_MAX} {EVENTS_MAX} {CAUSES} {SIZES} {PARTS} {LATENCIES} {FRAME_SLOT_BYTES} "
+        f"{GENERATION_BYTES_MAX} {RULES_MAX} {RULE_TABLES_MAX} {DIMENSIONS_MAX} {LEARNED_MAX} {LEARNED_WAYS} "
+        f"{QUARANTINE_LINES} {LINE_SLOTS} {TRANSLATES} {KEEPS_ADDRESS} {VLAN_PRESENT}"
+    )
+    return _hash_of(BESIDE, enums, constants)
 
 
 for _name, _dtype in SHARED.items():

@@ -142,7 +142,7 @@ class Instance:
         """Remove the segments; who has them mapped goes on using them, alone."""
         self._owned()
         assert self.table.control_file is not None
-        if _is_linked(self.table.control_file):
+        if is_linked(self.table.control_file):
             _move(self.name, self.table.header, Act.DISCARD)  # S2
             _remove(self.name)
 
@@ -225,13 +225,13 @@ def attach(instance: str, *, claim: bool = False, sealed: bool = False) -> Insta
         SegmentError: another child, for each way in which it does not fit this program.
     """
     name = segment_name(instance, Region.CONTROL)
-    files = {Region.CONTROL: _open(name)}
+    files = {Region.CONTROL: open_segment(name)}
     own = None
     try:
         if claim:
-            _demand_own(name, files[Region.CONTROL])
+            demand_own(name, files[Region.CONTROL])
             own = Claim(instance, files[Region.CONTROL])
-            if not _is_linked(files[Region.CONTROL]):
+            if not is_linked(files[Region.CONTROL]):
                 raise Missing(name, "a segment", "one that was unlinked just now")
         allowed = {SegmentState.READY} | ({SegmentState.SEALED} if claim or sealed else set())
         control = header.check(name, files[Region.CONTROL], Region.CONTROL, allowed)
@@ -239,9 +239,9 @@ def attach(instance: str, *, claim: bool = False, sealed: bool = False) -> Insta
         for region in Region:
             if region is not Region.CONTROL:
                 name = segment_name(instance, region)
-                files[region] = _open(name)
+                files[region] = open_segment(name)
                 if claim:
-                    _demand_own(name, files[region])
+                    demand_own(name, files[region])
                 part = header.check(name, files[region], region, {SegmentState.READY})
                 if part["generation"] != control["generation"]:
                     raise WrongGeneration(name, f"{control['generation']:#x}", f"{part['generation']:#x}")
@@ -318,7 +318,7 @@ def _take_name(instance: str, *, replace: bool) -> tuple[int, Claim]:
         claim = None
         try:
             claim = Claim(instance, control)
-            if _is_linked(control):
+            if is_linked(control):
                 return control, claim
             claim.drop()
         except InUse:
@@ -329,10 +329,10 @@ def _take_name(instance: str, *, replace: bool) -> tuple[int, Claim]:
 
 def _make_room(instance: str, name: str, replace: bool) -> None:
     """Unlink the segments that stand under a name which we want, if they may be."""
-    control = _open(name)
+    control = open_segment(name)
     try:
         with Claim(instance, control):
-            if not _is_linked(control):
+            if not is_linked(control):
                 return
             found = header.read(control)
             ours = header.is_ours(found)
@@ -359,7 +359,7 @@ def _make(name: str) -> int:
     return memory.fd
 
 
-def _open(name: str) -> int:
+def open_segment(name: str) -> int:
     """Open a segment; returns its descriptor."""
     try:
         return posix_ipc.SharedMemory(name).fd
@@ -369,7 +369,7 @@ def _open(name: str) -> int:
         raise Forbidden(name, "to read and write it", str(error)) from error
 
 
-def _demand_own(name: str, descriptor: int) -> None:
+def demand_own(name: str, descriptor: int) -> None:
     """See that a segment is of this user, and that nobody else can write it.
 
     Raises:
@@ -405,7 +405,7 @@ def _exists(name: str) -> bool:
     return (space.SHARED_MEMORY / name[1:]).exists()
 
 
-def _is_linked(descriptor: int) -> bool:
+def is_linked(descriptor: int) -> bool:
     """Whether a segment still has its name; one that has lost it is nobody's instance, whoever has claimed it."""
     return os.fstat(descriptor).st_nlink > 0
 

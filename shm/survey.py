@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from . import claim, header, roster, space
-from .layout import MAGIC, PARTICIPANT, ROSTER_MAX, Region, SegmentState
+from . import claim, descriptions, header, roster, space
+from .layout import HEADER_BYTES, MAGIC, PARTICIPANT, ROSTER_MAX, Region, SegmentState
 from .sizing import Geometry
 
 _PREFIX = "zonetrack."
@@ -36,6 +36,8 @@ class Found:
     zones_in_use: int = 0
     extension_share: int = 0
     created_s: int = 0
+    convertible: bool = False
+    """Whether it is of another layout and says of which: the next start converts it."""
     owner: int = 0
     """Process that claims it, 0 when nobody does."""
     alive: list[str] = field(default_factory=list)
@@ -96,6 +98,10 @@ def _look(one: Found) -> None:
             one.state = "NOT ZONETRACK'S"
         elif not header.is_ours(found):
             one.state = "ANOTHER VERSION"
+            told = descriptions.read(os.pread(descriptor, HEADER_BYTES, 0))
+            if told is not None:
+                one.convertible = True
+                one.connections, one.zones_in_use, one.extension_share = told["geometry"]
         else:
             one.connections, one.created_s = int(found["capacity"]), int(found["created_s"])
             one.zones_in_use, one.extension_share = int(found["zones_in_use_max"]), int(found["extension_share"])

@@ -13,7 +13,7 @@ HEALTHY = {
     "processors": {"machine": "x86_64", "usable": 2, "kernel": "6.1.0-13-amd64"},
     "capabilities": {"cap_net_admin": True, "cap_net_raw": True},
 }
-LEFT = {"instance": "old", "user": "nobody", "total_bytes": 77}
+LEFT = {"instance": "old", "user": "nobody", "total_bytes": 77, "convertible": False}
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,7 @@ def test_a_machine_in_good_health():
             "no kernels are compiled",
             "warmup",
         ),
+        ({"leftovers": [LEFT | {"convertible": True}]}, "instance old of nobody is left over from", "converts it"),
         ({"leftovers": [LEFT]}, "instance old of nobody is left over, 77 bytes", "--fresh"),
         ({"processors": {"machine": "aarch64", "usable": 2, "kernel": "6.1"}}, "this is aarch64", "x86-64"),
         ({"processors": {"machine": "x86_64", "usable": 1, "kernel": "6.1"}}, "one processor", "one worker"),

@@ -11,7 +11,7 @@ from forked import Child
 from zonetrack.service import opening
 from zonetrack.service.config import Config
 from zonetrack.service.opening import StillRunningError, UnfitTableError
-from zonetrack.shm import roster, segment
+from zonetrack.shm import descriptions, roster, segment
 from zonetrack.shm.errors import InUse, Missing
 from zonetrack.shm.layout import GLOBAL, Kind, Region, SegmentState, Status, Step
 
@@ -27,9 +27,9 @@ def nothing_is_left():
 
 
 def hold(config):
-    held, left = opening.hold(config)
-    assert left is None
-    return held
+    held = opening.hold(config)
+    assert held.left is None
+    return held.instance
 
 
 def mark(held, value):
@@ -89,10 +89,18 @@ def test_what_was_never_finished_is_made_anew():
         assert held.state == SegmentState.READY
 
 
-def test_a_table_of_another_version_is_not_touched():
+def test_a_table_says_where_what_is_in_it_comes_from():
+    for config, origin in ((CONFIG, "new"), (CONFIG, "kept"), (FRESH, "new")):
+        held = opening.hold(config)
+        held.instance.close()
+        assert held.origin == {"from": origin}
+
+
+def test_a_table_of_another_version_that_does_not_say_how_it_is_laid_out_is_not_touched():
     with hold(CONFIG) as held:
         held.table.header["digest"] += 1
-    with pytest.raises(UnfitTableError, match=r"wrong layout digest.*--fresh discards it"):
+        held.table.regions[Region.CONTROL][descriptions.OFFSET] += 1
+    with pytest.raises(UnfitTableError, match=r"wrong layout digest.*--fresh, which discards it"):
         hold(CONFIG)
     with hold(FRESH):
         pass

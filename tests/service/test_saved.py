@@ -9,12 +9,28 @@ import numpy as np
 import pytest
 import tables
 from foretelling import Wanted
-from zonetrack.service import audit, saved, saved_file, saved_rows
+from zonetrack.kernels import sources
+from zonetrack.service import audit, saved, saved_file
 from zonetrack.service.saved import SavedError
-from zonetrack.shm import roster, segment
+from zonetrack.service.zone_settings import ZoneSettings
+from zonetrack.shm import descriptions, roster, segment
 from zonetrack.shm.errors import Exists, InUse, Missing
-from zonetrack.shm.layout import ENTRY, EXPECTATION, EXTENSION, QUOTA, ExpectationFlag, Kind, Life, Region, Status
+from zonetrack.shm.layout import (
+    ENTRY,
+    EXPECTATION,
+    EXTENSION,
+    QUOTA,
+    SEATS_MAX,
+    ExpectationFlag,
+    Kind,
+    Life,
+    Region,
+    Setting,
+    Status,
+)
+from zonetrack.shm.seats import Seats
 from zonetrack.shm.sizing import Geometry
+from zonetrack.shm.sources import Sources
 
 _numbers = itertools.count(1)
 REFUSED = r"not a saved table|cut short, or altered"
@@ -141,6 +157,45 @@ def test_what_was_foretold_is_foretold_again(name, tmp_path):
         assert foretelling.claim(one, wanted) == found["parent"]
 
 
+def test_budgets_hold_again(name, tmp_path):
+    """Seats of zones lie apart again, and connections that were counted at their sources are counted by the next start."""
+    wanted = {0: {"half_open": 30, "per_source": 200}, 3: {"half_open": 20}}
+    with segment.create(name, Geometry(1000, zones_in_use=4)) as made:
+        made.table.seats, made.table.sources = Seats(), Sources(1000)
+        one = tables.Participant(made.table, Kind.TOOL)
+        records = one.made(tables.keys(50), expiry_ms=saved.now_ms() + 500_000)
+        tables.entries(made.table)["status"][records] |= np.uint16(Status.SOURCE_COUNTED)
+        for zone, budgets in reversed(wanted.items()):
+            ZoneSettings(made.table).set(zone, budgets)
+        roster.leave(made.table, one.me)
+        made.seal()
+    saved.save(name, tmp_path / "x")
+    segment.discard(name)
+    saved.restore(name, tmp_path / "x")
+    with segment.attach(name, claim=True) as held:
+        held.table.seats, held.table.sources = Seats(), Sources(1000)
+        for zone, budgets in wanted.items():
+            assert ZoneSettings(held.table).of(zone).items() >= budgets.items()
+        quotas = tables.quotas(held.table)
+        assert sorted(quotas["half_open_first"][[0, 3]].tolist()) in ([0, 20], [0, 30])
+        assert int(sources.recount(held.table.views(0))) == 50
+        assert int((held.table.sources.cells & np.uint64(0xFFFFFF)).sum()) == 50
+
+
+def test_a_budget_without_seats_is_none(name, tmp_path):
+    filled(name)
+    with segment.attach(name, claim=True) as held:
+        tables.quotas(held.table)["half_open_limit"][[1, 2]] = [SEATS_MAX, 5]
+        tables.zones(held.table)["settings"][[1, 2]] |= np.uint16(Setting.HALF_OPEN)
+        held.seal()
+    saved.save(name, tmp_path / "x")
+    saved.restore(name, tmp_path / "x", replace=True)
+    with segment.attach(name, claim=True) as held:
+        assert tables.quotas(held.table)["half_open_limit"][[1, 2]].tolist() == [SEATS_MAX, 0]
+        is_on = tables.zones(held.table)["settings"][[1, 2]] & np.uint16(Setting.HALF_OPEN) != 0
+        assert is_on.tolist() == [True, False]
+
+
 def test_who_has_expired_and_who_has_no_room_stays_out(name, tmp_path, monkeypatch):
     filled(name)
     saved.save(name, tmp_path / "x")
@@ -188,7 +243,7 @@ def older(path, tmp_path, version=1):
         ("status", "u4"), ("state", "u1"), ("protocol", "u1", (48,)), ("parent", "u8"), ("expiry_ms", "u8"),
         ("created_ms", "u8"), ("packets", "u8", (2,)),
     ])  # fmt: skip
-    told["rows"] = dict(told["rows"], entries=saved_rows.described(theirs))
+    told["rows"] = dict(told["rows"], entries=descriptions.described(theirs))
     told["bits"] = dict(told["bits"], Status={name: bit << 1 for name, bit in told["bits"]["Status"].items()})
     made = tmp_path / "older"
     with saved_file.written(made, told) as writer:

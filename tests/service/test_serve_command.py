@@ -92,7 +92,7 @@ def test_a_start_in_the_foreground(tmp_path):
         line = process.stdout.readline()
         assert re.fullmatch(
             rf"ready pid={process.pid} instance={instance} socket={tmp_path}/s "
-            r"connections=1000 bytes=\d+ workers=1 ports=none\n",
+            r"connections=1000 bytes=\d+ workers=1 ports=none table=new\n",
             line,
         )
         process.send_signal(signal.SIGTERM)

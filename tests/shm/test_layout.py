@@ -5,7 +5,8 @@ from enum import IntEnum
 
 import numpy as np
 import pytest
-from zonetrack.shm import layout
+from zonetrack.service import rules_compile
+from zonetrack.shm import events, layout, queues, rulebook, seats, sources
 
 SIZES = {
     "HEADER": 120,
@@ -45,6 +46,35 @@ SIZES = {
 def ends(dtype):
     """Return the first and one past the last byte of each field."""
     return {name: (place, place + field.itemsize) for name, (field, place, *_) in dtype.fields.items()}
+
+
+def test_what_is_kept_beside_a_table_is_in_a_digest_too(monkeypatch):
+    """Whoever takes over memory that is laid out in another way has to notice: each of its records is known."""
+    kept = {id(one) for one in (*layout.SHARED.values(), *layout.BESIDE.values())}
+    own = {
+        "CACHED",
+        "CARRIER",
+        "DESCRIPTOR",
+        "FRAME",
+        "HEADER",
+        "OUTBOX",
+        "OUTLET",
+        "PASSAGE",
+        "PIPE",
+        "POLL",
+        "POLLED",
+    }
+    own |= {"TIMESPEC", "VERDICT", "WAIT", "WAITING", "XSK"}  # private to a process
+    for room in (queues, rulebook, events, seats, sources, rules_compile):
+        for name, value in vars(room).items():
+            assert not isinstance(value, np.dtype) or id(value) in kept or name in own, (room.__name__, name)
+    table, beside = layout.digest(), layout.digest_beside()
+    for name in layout.BESIDE:
+        with monkeypatch.context() as patch:
+            patch.setitem(layout.BESIDE, name, np.dtype([("other", "u8")]))
+            assert layout.digest_beside() != beside, name
+            assert layout.digest() == table, name
+    assert layout.digest_beside() == beside
 
 
 def test_every_shared_record_has_the_size_that_is_written_down():

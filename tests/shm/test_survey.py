@@ -95,6 +95,15 @@ def test_a_header_that_this_program_cannot_read(instance, offset, value, state):
     assert of(instance).state == state
 
 
+def test_a_table_of_another_layout_tells_its_size(instance):
+    with segment.create(instance, SMALL) as made:
+        assert not of(instance).convertible
+        made.table.header["digest"] += 1
+    found = of(instance)
+    assert (found.state, found.convertible) == ("ANOTHER VERSION", True)
+    assert (found.connections, found.zones_in_use) == (SMALL.connections, SMALL.zones_in_use)
+
+
 def test_a_truncated_control_segment_is_listed(instance):
     segment.create(instance, SMALL).close()
     os.truncate(path(instance), HEADER_BYTES)
