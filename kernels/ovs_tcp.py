@@ -73,7 +73,7 @@ _INVALID_TCP_FLAGS = u64(Reason.INVALID_TCP_FLAGS)
 _TCP_NEW_REFUSED = u64(Reason.TCP_NEW_REFUSED)
 _TCP_SEQ_CHK_FAILED = u64(Reason.TCP_SEQ_CHK_FAILED)
 _TCP_SEQ_CHK_BYPASS = u64(Reason.TCP_SEQ_CHK_BYPASS)
-_NO_REASON = u64(Reason.NONE)
+_NO_REASON, _RELEARNED = u64(Reason.NONE), u64(Reason.RELEARNED)
 
 entry_at = memory.record_at(ENTRY)
 peer_at = memory.record_at(OVS_PEER)
@@ -171,11 +171,23 @@ def begin(entry, parsed):
 
 
 @kernel
-def mend(entry):
-    """Take up a connection whose last writer died while it wrote: nothing is known of it, as if it were picked up."""
+def mend(entry, way, parsed):
+    """Take up a connection whose last writer died while it wrote, or whose packets nobody saw for a while.
+
+    Nothing is known of it, as if it were picked up.
+
+    Returns:
+        u64, RELEARNED where the segment is believed though the numbers before would refuse it, else NONE.
+    """
     memory.seldom()
-    for way in range(2):
-        peer = peer_at(peer_address(entry + PROTOCOL, u64(way)))
+    protocol, marks = entry + PROTOCOL, ovs_tcp_states.marks_of(parsed)
+    sender = peer_at(peer_address(protocol, way))
+    receiver = peer_at(peer_address(protocol, ONE - way))
+    _, receiver_shift = _shifts(protocol, way, marks)
+    lowest = u32_sub(u64(sender.seqlo), u64(receiver.max_win) << receiver_shift)
+    is_near = _at_least(u64(sender.seqhi), _end_of(parsed, marks)) and _at_least(u64(parsed.seq), lowest)
+    for one in range(2):
+        peer = peer_at(peer_address(protocol, u64(one)))
         peer.seqlo = ZERO
         peer.seqhi = ONE
         peer.max_win = ONE
@@ -183,6 +195,7 @@ def mend(entry):
     record = entry_at(entry)
     record.state = ovs_tcp_states.both(_CLOSED, _CLOSED, ZERO)
     record.status = u64(record.status) & _ALL_STATUS_BUT_TORN
+    return _NO_REASON if is_near else _RELEARNED
 
 
 @kernel
@@ -255,8 +268,9 @@ def update(entry, way, parsed, settings):
     """
     record = entry_at(entry)
     protocol = entry + PROTOCOL
+    reason = _NO_REASON
     if u64(record.status) & _TORN != ZERO:
-        mend(entry)
+        reason = mend(entry, way, parsed)
     marks = ovs_tcp_states.marks_of(parsed)
     if marks & _ILLEGAL != ZERO:
         return outcome.invalid(_INVALID_TCP_FLAGS)
@@ -305,7 +319,6 @@ def update(entry, way, parsed, settings):
 
     timeout = ovs_tcp_states.timeout_of(step)
     term = outcome.term(timeout, timeout)
-    reason = _NO_REASON
     if not is_near:
         if settings & _SEQ_CHECK == ZERO:
             reason = _TCP_SEQ_CHK_BYPASS

@@ -62,7 +62,8 @@ _UNKNOWN = u64(2)  # its tags were lost: a bit for each way, from here on, for t
 
 _SCTP_TAG = u64(Reason.SCTP_TAG)
 _SCTP_STATE = u64(Reason.SCTP_STATE)
-_NONE = u64(Reason.NONE)
+_NONE, _RELEARNED = u64(Reason.NONE), u64(Reason.RELEARNED)
+_PASS = u64(outcome.Outcome.PASS)
 
 
 # ---------------------------------------------------------------------------------------------------- new associations
@@ -200,10 +201,18 @@ def _follow(entry, way, parsed):
 
 # ---------------------------------------------------------------------------------------------------- the spine
 @inlined
-def _mend(record, association):
-    """Take up an association whose last writer died while it wrote: the next packet of either side tells its tag."""
+def _mend(record, association, way, tag):
+    """Take up an association whose last writer died while it wrote, or whose packets nobody saw for a while.
+
+    The next packet of either side tells its tag.
+
+    Returns:
+        u64, RELEARNED where the packet's tag is not the one that was known, else NONE.
+    """
+    was = u64(association.tag[way])
     record.status = u64(record.status) & _ALL_STATUS_BUT_TORN
     association.marks = _UNKNOWN | (_UNKNOWN << ONE)
+    return _RELEARNED if tag != ZERO and was != ZERO and tag != was else _NONE
 
 
 @kernel
@@ -228,9 +237,10 @@ def update(entry, way, parsed):
     memory.seldom()
     record = entry_at(entry)
     association = association_at(entry + PROTOCOL)
-    if u64(record.status) & _TORN != ZERO:
-        _mend(record, association)
     tag = u64(parsed.seq)
+    relearned = _NONE
+    if u64(record.status) & _TORN != ZERO:
+        relearned = _mend(record, association, way, tag)
     if u64(association.marks) & (_UNKNOWN << way) != ZERO and tag != ZERO:
         association.tag[way] = tag
         association.marks = u64(association.marks) & ~(_UNKNOWN << way) & LOW_8
@@ -241,5 +251,8 @@ def update(entry, way, parsed):
         step = step_of(u64(record.state), way, _OTHER)
         if step == ZERO:
             return outcome.invalid(_SCTP_STATE)
-        return outcome.passed(outcome.term(timeout_of(step), timeout_of(step)))
-    return _follow(entry, way, parsed)
+        return outcome.because(outcome.passed(outcome.term(timeout_of(step), timeout_of(step))), relearned)
+    result = _follow(entry, way, parsed)
+    if outcome.kind_of(result) != _PASS or outcome.reason_of(result) != _NONE:
+        return result
+    return outcome.because(result, relearned)

@@ -83,7 +83,7 @@ _TCP_NEW_REFUSED = u64(Reason.TCP_NEW_REFUSED)
 _TCP_STATE = u64(Reason.TCP_STATE)
 _TCP_RST_SEQ = u64(Reason.TCP_RST_SEQ)
 _TCP_SYN_CHALLENGE = u64(Reason.TCP_SYN_CHALLENGE)
-_NO_REASON = u64(Reason.NONE)
+_NO_REASON, _RELEARNED = u64(Reason.NONE), u64(Reason.RELEARNED)
 
 
 # ---------------------------------------------------------------------------------------------------- new connections
@@ -266,12 +266,18 @@ def _refused(entry, way, segment, finding, now_ms):
 
 
 @kernel
-def _mend(entry):
-    """Take up a connection whose last writer died while it wrote."""
+def _mend(entry, way, parsed):
+    """Take up a connection whose last writer died while it wrote, or whose packets nobody saw for a while.
+
+    Returns:
+        u64, RELEARNED where the segment is believed though what was known of its connection would refuse it, else NONE.
+    """
     memory.seldom()
+    reason = _RELEARNED if tcp_window.is_outside(entry + PROTOCOL, way, parsed) else _NO_REASON
     tcp_window.mend(entry + PROTOCOL)
     record = entry_at(entry)
     record.status = u64(record.status) & _ALL_STATUS_BUT_TORN
+    return reason
 
 
 # ---------------------------------------------------------------------------------------------------- the spine
@@ -298,8 +304,9 @@ def update(entry, way, parsed, settings, now_ms):
     record = entry_at(entry)
     protocol = entry + PROTOCOL
     status = u64(record.status)
+    relearned = _NO_REASON
     if status & _TORN != ZERO:
-        _mend(entry)
+        relearned = _mend(entry, way, parsed)
         status &= _ALL_STATUS_BUT_TORN
     segment = segment_of(parsed)
     step = step_of(u64(record.state), way, segment)
@@ -347,4 +354,4 @@ def update(entry, way, parsed, settings, now_ms):
             cap = _UNACKNOWLEDGED
     elif has(step, ASSURES):
         record.status = status | _ASSURED
-    return outcome.passed(outcome.term(timeout, cap))
+    return outcome.because(outcome.passed(outcome.term(timeout, cap)), relearned)

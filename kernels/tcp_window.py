@@ -264,6 +264,32 @@ def mend(protocol):
 
 
 @kernel
+def is_outside(protocol, way, parsed):
+    """Return whether a segment breaks a bound of the windows as they stand; nothing is changed.
+
+    Args:
+        protocol: u64, address of the TCP_PEERS.
+        way: u64, Way of the segment.
+        parsed: PARSED of a TCP segment.
+    """
+    memory.seldom()
+    sender = peer_at(peer_address(protocol, way))
+    receiver = peer_at(peer_address(protocol, ONE - way))
+    flags = u64(parsed.tcp_flags)
+    if u64(sender.maxwin) == ZERO or flags & _SYN != ZERO:
+        return False  # there is nothing to compare with
+    sack = sack_of(parsed, u64(receiver.flags))
+    if flags & _ACK == ZERO or (flags & _RST != ZERO and u64(parsed.ack) == ZERO):
+        sack = u64(receiver.end)
+    if not seq_before(u64(parsed.seq), u64(sender.maxend) + ONE) or not seq_before(sack, u64(receiver.end) + ONE):
+        return True
+    maxwin = u64(receiver.maxwin)
+    if maxwin != ZERO and not seq_after(end_of(parsed), u64(sender.end) - maxwin - ONE):
+        return True
+    return not seq_after(sack, u64(receiver.end) - max(u64(sender.maxwin), ACK_WINDOW_MIN) - ONE)
+
+
+@kernel
 def forget(protocol, way):
     """Make the side that sends in direction ``way`` one that was never seen, but for being liberal."""
     memory.seldom()

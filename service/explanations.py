@@ -42,6 +42,7 @@ def with_(*settings: str) -> Settings:
 
 
 NOTHING = with_()
+_SCTP = 132
 
 
 # ------------------------------------------------------------------------------------------------ numbers
@@ -143,6 +144,15 @@ def _sums(name: str, sums: checksums.Sums | None) -> str:
     return f"{name} 0x{sums.found:04x}, 0x{sums.expected:04x} expected"
 
 
+def _relearned(arrival: Arrival) -> str:
+    what = "tags" if arrival.protocol == _SCTP else "windows"
+    numbers = f"tag 0x{arrival.seq:08x}" if arrival.protocol == _SCTP else f"seq {arrival.seq}, ack {arrival.ack}"
+    return (
+        f"{numbers} would have been refused by what was known; nobody saw the packets of this connection for a while (a "
+        f"restart, a restored table, a worker that died over it), so its {what} are learned again from this one"
+    )
+
+
 def _about(arrival: Arrival) -> str:
     if arrival.quoted:
         return f"no connection has the packet that it quotes, {arrivals.line(arrival).partition(' about ')[2]}"
@@ -218,6 +228,11 @@ ROWS: dict[str, Row] = {
     "SCTP_STATE": Row(_no_chunk, "what no row mentions is invalid (docs/sctp-states.md)", NOTHING),
     "TCP_SEQ_CHK_FAILED": Row(_broken, "the windows of both sides (kernels/ovs_tcp)", with_("seq_check=off")),
     "TCP_SEQ_CHK_BYPASS": Row(_broken, "seq_check is off, so it passed", NOTHING),
+    "RELEARNED": Row(
+        _relearned,
+        "of a connection whose packets nobody saw for a while the next ones are believed (docs/reliability.md)",
+        NOTHING,
+    ),
     "HELPER_REFUSED": Row(
         says("its helper cannot make sense of it"), "a control message that cannot be is not let through", NOTHING
     ),
@@ -277,7 +292,7 @@ def fate(arrival: Arrival, flags: int = 0) -> str:
         return "held"
     if not arrival.ct_state:
         return "not tracked"
-    if arrival.reason is Reason.NONE:
+    if arrival.reason in (Reason.NONE, Reason.RELEARNED):
         return "accepted"
     if arrival.id is None:
         return "not committed"

@@ -39,7 +39,7 @@ OF_WORKERS = (
 """Counters that are shown of each worker."""
 OF_PACKETS = (*(reason for reason in Reason if Reason.NONE < reason < Reason.INSERT), Reason.TCP_SEQ_CHK_BYPASS)
 """What a packet can get as its reason."""
-LET_BY = (Reason.NOIP, Reason.NOT_TRACKED, Reason.TCP_SYN_CHALLENGE, Reason.TCP_SEQ_CHK_BYPASS)
+LET_BY = (Reason.NOIP, Reason.NOT_TRACKED, Reason.TCP_SYN_CHALLENGE, Reason.TCP_SEQ_CHK_BYPASS, Reason.RELEARNED)
 
 
 class Fate(StrEnum):

@@ -59,6 +59,8 @@ class Reason(IntEnum):
     BUSY = 46  # a lock was not had in time
     EXPECTATIONS_FULL = 48  # a helper's expectation had no room
     NAT_EXHAUSTED = 49  # no address and port is free that the rule allows
+    # It was believed, though the numbers that its connection had before would have refused it.
+    RELEARNED = 52  # nobody saw the connection's packets for a while, so its windows or tags are learned again
     # A message of a translated control channel cannot go on (kernels/messages): what it says would be wrong where it goes.
     HELPER_NO_ROOM = 50  # its frame has no room for what it should say, or does not have all of it
     HELPER_SPLIT = 51  # ends before what it says does: to be sent again in one piece

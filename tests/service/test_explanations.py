@@ -8,7 +8,7 @@ import tables
 from associations import OPENED, raw
 from bursts import CLIENT, ROUTER, SERVER, Bench, tcp, udp
 from scapy.all import ICMP, IP, TCP, Ether, IPerror, Raw, UDPerror
-from zonetrack.service import arrivals, explanations
+from zonetrack.service import arrivals, explanations, relearning
 from zonetrack.service.explanations import ROWS
 from zonetrack.service.samples import Samples
 from zonetrack.service.zone_settings import SWITCHES, ZoneSettings
@@ -200,6 +200,40 @@ def test_every_reason_has_a_row_that_copes_with_little(reason, found):
         sample["flags"], sample["contents"], sample["captured_bytes"] = 0, 0, 3
     told = explanations.explain(arrivals.of_sample(sample))
     assert told["reason"] == reason.name.lower() and told["expected"] and told["rule"]
+
+
+UNSEEN = {
+    "tcp": (
+        {},
+        handshake(),
+        data(1 << 30, 5001),
+        ["seq 1073741824, ack 5001 would have been refused", "windows are learned"],
+    ),
+    "ovs": ({"profile": "ovs"}, handshake(), data(1 << 30, 5001), ["seq 1073741824", "windows are learned"]),
+    "sctp": (
+        {},
+        [sctp(*step.split()) for step in OPENED],
+        sctp("c", "DATA", 0xDEAD),
+        ["tag 0x0000dead", "tags are learned"],
+    ),
+}
+"""By name: how the zone is set, packets that were seen, and the next one, after some that nobody saw."""
+
+
+@pytest.mark.parametrize("scene", UNSEEN)
+def test_what_is_accepted_for_nobody_saw_what_was_before_it_says_so(scene):
+    settings, seen, packet, words = UNSEEN[scene]
+    bench = Bench(tables.small(300))
+    if settings:
+        ZoneSettings(bench.table).set(4, settings)
+    bench.track(*seen, zone=4)
+    assert relearning.mark_all(bench.table) == 1
+    verdict = bench.track(packet, zone=4)[0]
+    assert not verdict["ct_state"] & CtState.INV and verdict["ct_state"] & CtState.EST
+    told = explanations.explain(arrivals.of_sample(Samples(bench.table).of(bench.me)[-1]))
+    assert (told["fate"], told["reason"], told["accepted_with"]) == ("accepted", "relearned", [])
+    assert [word for word in words if word not in told["expected"]] == [], told["expected"]
+    assert bench.counter(Reason.RELEARNED) == 1 and bench.counter(Reason.INVALID) == 0
 
 
 def test_a_limit_is_named_with_its_zone():

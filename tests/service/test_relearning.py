@@ -3,12 +3,13 @@
 import numpy as np
 import tables
 import tracker
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from segments import tcp
 from zonetrack.service import relearning
 from zonetrack.shm import segment
 from zonetrack.shm.layout import ENTRY, Life, Region, Setting, Status
+from zonetrack.shm.reasons import Reason
 from zonetrack.shm.sizing import Geometry
 
 OPTIONS = "mss1460 sackok ws7"
@@ -57,6 +58,31 @@ def test_without_it_they_would_be_refused():
     world, _ = established(tracker.SETTINGS_WORD_DEFAULT)
     (first, *_) = conversation(1001 + (1 << 30), 5001 + (1 << 30), "c", 100)
     assert world.track(first).label == "I"
+
+
+def told_of(world, connection, parsed):
+    """Judge a segment, and return what it came to and its reason."""
+    relearning.mark(connection.record)
+    seen = world.track(parsed)
+    return seen.label[0], seen.reason
+
+
+numbers = st.one_of(st.integers(0, U32 - 1), st.integers(-70_000, 70_000))
+
+
+@given(numbers, numbers, st.sampled_from("cs"), st.integers(0, 1400))
+@example(1 << 30, 0, "c", 10)
+@example(0, 90_000, "s", 10)
+def test_what_is_believed_for_want_of_news_has_a_reason(seq, ack, side, payload):
+    """It has it if and only if the windows before would have refused it; and once, for they are learned from it."""
+    mine, other = (1001, 5001) if side == "c" else (5001, 1001)
+    parsed = tcp(side, "PA", (mine + seq) % U32, (other + ack) % U32, 500, payload)
+    world, _ = established(tracker.SETTINGS_WORD_DEFAULT)
+    is_refused = world.track(parsed).reason != Reason.NONE  # or let by, and not followed
+    world, connection = established(tracker.SETTINGS_WORD_DEFAULT)
+    reason = Reason.RELEARNED if is_refused else Reason.NONE
+    assert told_of(world, connection, parsed) == ("E", reason)
+    assert world.track(parsed).reason == Reason.NONE
 
 
 def test_who_is_marked():
