@@ -8,7 +8,7 @@ later fragment has neither.
 from __future__ import annotations
 
 from ..shm.layout import FIELDS, FIELDS_WORDS, FRAG_ANY, FRAG_LATER, VLAN_PRESENT, Link
-from . import extensions, internet, links, memory
+from . import extensions, internet, links, memory, tags
 from .endpoints import ICMP, ICMPV6, TCP, has_ports
 from .jit import inlined, kernel
 from .words import EIGHT, FOUR, LOW_8, ONE, SIXTEEN, THREE, TWO, ZERO, u64
@@ -16,7 +16,6 @@ from .words import EIGHT, FOUR, LOW_8, ONE, SIXTEEN, THREE, TWO, ZERO, u64
 fields_at = memory.record_at(FIELDS)
 
 IPV4, IPV6 = u64(0x0800), u64(0x86DD)
-_VLAN, _VLAN_SERVICE = u64(0x8100), u64(0x88A8)
 _VLAN_PRESENT, _VLAN_BITS = u64(VLAN_PRESENT), u64(0xFFF)
 _ETHERNET_BYTES, _TAGGED_BYTES = u64(14), u64(18)
 _SIX, _NINE, _TWELVE = u64(6), u64(9), u64(12)
@@ -113,7 +112,7 @@ def read(frame, in_port, address):
     link = u64(frame.link)
     if link == u64(Link.ETHERNET) and captured >= _ETHERNET_BYTES:
         eth_type = memory.be16(start + _TWELVE)
-        if (eth_type == _VLAN or eth_type == _VLAN_SERVICE) and captured >= _TAGGED_BYTES:
+        if tags.is_tag(eth_type) and captured >= _TAGGED_BYTES:
             fields.vlan = _VLAN_PRESENT | (memory.be16(start + _FOURTEEN) & _VLAN_BITS)
             eth_type = memory.be16(start + SIXTEEN)
         fields.eth_type = eth_type

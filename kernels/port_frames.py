@@ -18,9 +18,9 @@ Ordering
 from __future__ import annotations
 
 from ..shm.layout import FRAME, FRAME_BYTES, FRAMES, POLL_BURST_PACKETS, QUEUE, FrameFlag, Link, offset
-from . import memory, sizes
+from . import frame_status, memory, sizes
 from .jit import inlined, kernel
-from .words import FOUR, ONE, ZERO, u64
+from .words import ONE, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
@@ -30,15 +30,10 @@ RX = offset(QUEUE, "rx")
 _FRAME = u64(FRAME_BYTES)
 
 # struct tpacket2_hdr
-_LENGTH, _SNAPPED, _MAC, _TCI, _TPID = u64(4), u64(8), u64(12), u64(24), u64(26)
-_TO_USER = ONE
-_CHECKSUM_NOT_READY, _VLAN_VALID, _TPID_VALID, _CHECKSUM_VALID = u64(0x08), u64(0x10), u64(0x40), u64(0x80)
-_VLAN = u64(0x8100)
-_TAG_BYTES, _ADDRESSES_BYTES = FOUR, u64(12)
+_STATUS, _LENGTH, _SNAPPED, _MAC, _TCI, _TPID = ZERO, u64(4), u64(8), u64(12), u64(24), u64(26)
+_TO_USER = frame_status.TO_USER
 
-_TRUSTED, _PARTIAL, _IN_PLACE = (
-    u64(flag) for flag in (FrameFlag.CHECKSUM_TRUSTED, FrameFlag.CHECKSUM_PARTIAL, FrameFlag.IN_PLACE)
-)
+_IN_PLACE = u64(FrameFlag.IN_PLACE)
 _ETHERNET = u64(Link.ETHERNET)
 
 
@@ -55,23 +50,6 @@ def is_ready(address):
 
 
 @kernel
-def _put_tag_back(at, status):
-    """Put the VLAN tag of the frame in place ``at`` back into it, and say in its header that it stands there."""
-    memory.seldom()
-    mac = memory.le16(at + _MAC)
-    to = at + mac - _TAG_BYTES
-    # four bytes at a time and upwards, for the two ranges overlap
-    for i in range(0, 12, 4):
-        memory.set_le32(to + u64(i), memory.le32(to + u64(i) + _TAG_BYTES))
-    memory.set_be16(to + _ADDRESSES_BYTES, memory.le16(at + _TPID) if status & _TPID_VALID != ZERO else _VLAN)
-    memory.set_be16(to + _ADDRESSES_BYTES + u64(2), memory.le16(at + _TCI))
-    memory.set_le16(at + _MAC, mac - _TAG_BYTES)
-    memory.set_le32(at + _SNAPPED, memory.le32(at + _SNAPPED) + _TAG_BYTES)
-    memory.set_le32(at + _LENGTH, memory.le32(at + _LENGTH) + _TAG_BYTES)
-    memory.set_le32(at, status & ~_VLAN_VALID)
-
-
-@kernel
 def rx_burst(loop, address):
     """Take a burst; returns how many packets there are now in `loop.frames`: their bytes stay until `release`."""
     memory.apart()
@@ -83,21 +61,16 @@ def rx_burst(loop, address):
         status = memory.acquire32(at)  # A1
         if status & _TO_USER == ZERO:
             break
-        if status & _VLAN_VALID != ZERO:
-            _put_tag_back(at, status)
+        if frame_status.has_tag(status):
+            frame_status.put_tag_back(at, _STATUS, _LENGTH, _MAC, memory.le16(at + _TPID), memory.le16(at + _TCI))
         captured, wire = memory.le32(at + _SNAPPED), memory.le32(at + _LENGTH)
-        flags = u64(queue.frame_flags) | _IN_PLACE
-        if status & (_CHECKSUM_VALID | _CHECKSUM_NOT_READY) != ZERO:
-            flags |= _TRUSTED
-            if status & _CHECKSUM_NOT_READY != ZERO:
-                flags |= _PARTIAL
         frame = frame_at(loop.frames + u64(i) * _FRAME)
         frame.address = at + memory.le16(at + _MAC)
         frame.captured_bytes = captured
         frame.wire_bytes = wire
         frame.zone = queue.zone
         frame.link = _ETHERNET
-        frame.flags = flags
+        frame.flags = u64(queue.frame_flags) | _IN_PLACE | frame_status.checksum_flags(status)
         if captured < wire:
             queue.rx_truncated = queue.rx_truncated + ONE
         count += ONE

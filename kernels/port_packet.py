@@ -33,9 +33,9 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import memory, sizes, sockets
+from . import frame_status, memory, sizes, sockets, tags
 from .jit import inlined, kernel
-from .words import FOUR, LOW_32, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
+from .words import LOW_32, ONE, THIRTY_TWO, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
@@ -50,21 +50,13 @@ _FRAME = u64(FRAME_BYTES)
 BLOCK_STATUS, _BLOCK_PACKETS, _BLOCK_FIRST, BLOCK_SEQUENCE = u64(8), u64(12), u64(16), u64(24)
 # struct tpacket3_hdr
 _SNAPPED, _LENGTH, _STATUS, _MAC, _TCI, _TPID = u64(12), u64(16), u64(20), u64(24), u64(32), u64(36)
-_TO_USER = ONE
-_CHECKSUM_NOT_READY, _VLAN_VALID, _TPID_VALID, _CHECKSUM_VALID = u64(0x08), u64(0x10), u64(0x40), u64(0x80)
-_VLAN = u64(0x8100)
-_VLAN_SERVICE = u64(0x88A8)
-_TAG_BYTES = FOUR
-_ADDRESSES_BYTES = u64(12)
+_TO_USER = frame_status.TO_USER
 # struct tpacket2_hdr, and where a frame begins in a place: TPACKET2_HDRLEN less a sockaddr_ll
 PLACE_LENGTH, PLACE_FRAME = u64(4), u64(32)
 _AVAILABLE, _SEND_REQUEST = ZERO, ONE
 
-_TRUSTED = u64(FrameFlag.CHECKSUM_TRUSTED)
-_PARTIAL = u64(FrameFlag.CHECKSUM_PARTIAL)
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
 _ETHERNET = u64(Link.ETHERNET)
-_TWELVE = u64(12)
 
 
 # ------------------------------------------------------------------------------------------------ in
@@ -90,42 +82,19 @@ def _find(blocks, block):
     return at
 
 
-@kernel
-def _put_tag_back(at, status):
-    """Put the VLAN tag of a packet back into its frame, and say in its header that it stands there."""
-    memory.seldom()
-    mac = memory.le16(at + _MAC)
-    to = at + mac - _TAG_BYTES
-    # four bytes at a time and upwards, for the two ranges overlap
-    for i in range(0, 12, 4):
-        memory.set_le32(to + u64(i), memory.le32(to + u64(i) + _TAG_BYTES))
-    tpid = memory.le16(at + _TPID) if status & _TPID_VALID != ZERO else _VLAN
-    memory.set_be16(to + _ADDRESSES_BYTES, tpid)
-    memory.set_be16(to + _ADDRESSES_BYTES + u64(2), memory.le32(at + _TCI))
-    memory.set_le16(at + _MAC, mac - _TAG_BYTES)
-    memory.set_le32(at + _SNAPPED, memory.le32(at + _SNAPPED) + _TAG_BYTES)
-    memory.set_le32(at + _LENGTH, memory.le32(at + _LENGTH) + _TAG_BYTES)
-    memory.set_le32(at + _STATUS, status & ~_VLAN_VALID)
-
-
 @inlined
 def _read(queue, frame, at):
     """Describe the packet at address ``at``; returns its bytes on the wire."""
     status = memory.le32(at + _STATUS)
-    flags = u64(queue.frame_flags) | _IN_PLACE
-    if status & (_CHECKSUM_VALID | _CHECKSUM_NOT_READY) != ZERO:
-        flags |= _TRUSTED
-        if status & _CHECKSUM_NOT_READY != ZERO:
-            flags |= _PARTIAL
-    if status & _VLAN_VALID != ZERO:
-        _put_tag_back(at, status)
+    if frame_status.has_tag(status):
+        frame_status.put_tag_back(at, _STATUS, _SNAPPED, _MAC, memory.le16(at + _TPID), memory.le32(at + _TCI))
     captured, wire = memory.le32(at + _SNAPPED), memory.le32(at + _LENGTH)
     frame.address = at + memory.le16(at + _MAC)
     frame.captured_bytes = captured
     frame.wire_bytes = wire
     frame.zone = queue.zone
     frame.link = _ETHERNET
-    frame.flags = flags
+    frame.flags = u64(queue.frame_flags) | _IN_PLACE | frame_status.checksum_flags(status)
     if captured < wire:
         queue.rx_truncated = queue.rx_truncated + ONE
     return wire
@@ -186,13 +155,8 @@ def rx_burst(loop, address):
 # ------------------------------------------------------------------------------------------------ out
 @inlined
 def longest(frame, places):
-    """Return the most bytes that a frame may have to go out, by its tag and the interface's MTU."""
-    most = u64(places.length_max)
-    if u64(frame.captured_bytes) >= SIXTEEN:
-        kind = memory.be16(u64(frame.address) + _TWELVE)
-        if kind == _VLAN or kind == _VLAN_SERVICE:
-            most += _TAG_BYTES
-    return min(most, places.place_bytes - PLACE_FRAME)
+    """Return the most bytes that a frame may have to go out."""
+    return tags.longest(frame, places.length_max, places.place_bytes - PLACE_FRAME)
 
 
 @kernel

@@ -39,9 +39,9 @@ from ..shm.layout import (
     offset,
 )
 from ..shm.reasons import Reason
-from . import memory, sizes, sockets
+from . import memory, sizes, sockets, tags
 from .jit import inlined, kernel
-from .words import EIGHT, FOUR, ONE, SIXTEEN, THREE, ZERO, u32_add, u32_sub, u64
+from .words import EIGHT, FOUR, ONE, THREE, ZERO, u32_add, u32_sub, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
@@ -57,8 +57,6 @@ _ETHERNET = u64(Link.ETHERNET)
 _NEEDS_WAKEUP = ONE
 KICKS_MAX = 8
 """Of a batch: the system sends 32 frames of it at most at a time."""
-_VLAN, _VLAN_SERVICE = u64(0x8100), u64(0x88A8)
-_TWELVE, _TAG_BYTES = u64(12), FOUR
 
 
 # ------------------------------------------------------------------------------------------------ in
@@ -120,13 +118,8 @@ def release(address):
 # ------------------------------------------------------------------------------------------------ out
 @inlined
 def longest(frame, xsk):
-    """Return the most bytes that a frame may have to go out, by its tag and the interface's MTU."""
-    most = u64(xsk.length_max)
-    if u64(frame.captured_bytes) >= SIXTEEN:
-        kind = memory.be16(u64(frame.address) + _TWELVE)
-        if kind == _VLAN or kind == _VLAN_SERVICE:
-            most += _TAG_BYTES
-    return min(most, xsk.place_bytes)
+    """Return the most bytes that a frame may have to go out."""
+    return tags.longest(frame, xsk.length_max, xsk.place_bytes)
 
 
 @inlined

@@ -12,7 +12,7 @@ ring.  Nothing is said about ICMP errors, later fragments, and what does not com
 from __future__ import annotations
 
 from ..shm.layout import FRAME, FRAME_BYTES, FRAME_SLOT_BYTES, HOP, POLL_BURST_PACKETS, FrameFlag, Link
-from . import checksum, links, memory
+from . import checksum, links, memory, tags
 from .endpoints import ICMP, ICMPV6
 from .jit import inlined, kernel
 from .words import EIGHT, FOUR, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, TWO, ZERO, u64
@@ -28,7 +28,7 @@ _IN_PLACE = u64(FrameFlag.IN_PLACE)
 _ETHERNET = u64(Link.ETHERNET)
 _SIX, _SEVEN, _NINE, _TEN, _TWELVE, _FOURTEEN, _TWENTY = (u64(n) for n in (6, 7, 9, 10, 12, 14, 20))
 _TWENTY_FOUR, _THIRTY_EIGHT, _FORTY = u64(24), u64(38), u64(40)
-_VLAN, _VLAN_SERVICE, _ARP, _ARP_BYTES = u64(0x8100), u64(0x88A8), u64(0x0806), u64(28)
+_ARP, _ARP_BYTES = u64(0x0806), u64(28)
 _ARP_REQUEST_HEAD, _ARP_REQUEST, _ARP_REPLY = u64(0x0001_0800_0604_0001), ONE, TWO
 _LATER_FRAGMENT, _FRAGMENT, _DO_NOT_FRAGMENT = u64(0x1FFF), u64(0x3FFF), u64(0x4000)
 _TTL = u64(64)
@@ -313,8 +313,8 @@ def answer(loop, i, address):
     if u64(frame.link) != _ETHERNET or captured < _FOURTEEN + _ARP_BYTES or captured < u64(frame.wire_bytes):
         return PASS
     kind, at = memory.be16(start + _TWELVE), _FOURTEEN
-    if kind == _VLAN or kind == _VLAN_SERVICE:
-        kind, at = memory.be16(start + SIXTEEN), _FOURTEEN + FOUR
+    if tags.is_tag(kind):
+        kind, at = memory.be16(start + SIXTEEN), _FOURTEEN + tags.TAG_BYTES
     if kind == _ARP:
         return _answer_arp(start, at, hop) if captured >= at + _ARP_BYTES else PASS
     found = links.find(_ETHERNET, start, captured)
