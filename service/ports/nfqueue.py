@@ -9,7 +9,6 @@ known what a worker that died had in hand: those packets are dropped, and counte
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import mmap
 import os
@@ -17,11 +16,11 @@ import socket
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
 from ...shm.layout import POLL_BURST_PACKETS, QUEUED, QUEUED_ANSWERS_BYTES, QUEUED_MESSAGE_BYTES, PortKind
+from .device import Device
 from .errors import PortError, because
 
 NETLINK_NETFILTER = 12
@@ -87,8 +86,11 @@ def ask(of: socket.socket, number: int, attributes: bytes) -> None:
         raise OSError(code, os.strerror(code))
 
 
-class NfqueuePort:
-    """Some queues of the firewall, with numbers in a row."""
+class NfqueuePort(Device):
+    """Some queues of the firewall, with numbers in a row.
+
+    When they are closed what waits is dropped, and then the firewall does as its rule says.
+    """
 
     kind = PortKind.NFQUEUE
     moves = False
@@ -120,36 +122,31 @@ class NfqueuePort:
         Raises:
             PortError: it cannot be.
         """
-        self.first, self.zone, self.name = first, zone, name or f"nfqueue{first}"
-        self._queues, self._length, self._fail_open, self._gso = queues, length, fail_open, gso
-        self._spec = f"nfqueue:{first}"
-        self._house = contextlib.ExitStack()
+        super().__init__(f"nfqueue:{first}", name or f"nfqueue{first}", queues, zone)
+        self.first = first
+        self._length, self._fail_open, self._gso = length, fail_open, gso
         self._sockets: list[socket.socket] = []
         if first + queues > NUMBERS:
             raise PortError(f"port {self._spec}: there is no queue {first + queues - 1}: they end at {NUMBERS - 1}")
-        try:
+        with self._opening():
             if descriptors:
-                *sockets, self._file = descriptors
-                self._house.callback(os.close, self._file)
+                *sockets, memory = descriptors
+                self._file = self._keep(memory)
                 self._sockets = [self._house.enter_context(socket.socket(fileno=one)) for one in sockets]
                 self._memory = self._map()
                 for number, one in enumerate(self._sockets):
                     self._set_length(one, number, length)
                 return
-            self._file = os.memfd_create("zonetrack.nfqueue")
-            self._house.callback(os.close, self._file)
+            self._file = self._keep(os.memfd_create("zonetrack.nfqueue"))
             os.ftruncate(self._file, queues * _QUEUE_BYTES)
             self._memory = self._map()
             for number in range(queues):
                 self._sockets.append(self._open(first + number))
             for number, one in enumerate(self._sockets):
                 self._begin(one, first + number)
-        except BaseException:
-            self._house.close()
-            raise
 
     def _map(self) -> np.ndarray:
-        return np.frombuffer(mmap.mmap(self._file, self._queues * _QUEUE_BYTES), "u1")
+        return np.frombuffer(mmap.mmap(self._file, self.queues * _QUEUE_BYTES), "u1")
 
     # ------------------------------------------------------------------------------------------------ opening
     def _open(self, number: int) -> socket.socket:
@@ -194,23 +191,13 @@ class NfqueuePort:
 
     # ------------------------------------------------------------------------------------------------ the service's
     @property
-    def queues(self) -> int:
-        """How many queues there are."""
-        return self._queues
-
-    @property
     def total_bytes(self) -> int:
         """Bytes of the memory that messages are received in."""
         return self._memory.size
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of its memory can be touched: nobody else has it."""
-        return True
-
     def places(self, workers: int) -> int:
         """Return how many places it has: its queues, for verdicts go where the packets came from."""
-        return self._queues
+        return self.queues
 
     def descriptors(self) -> list[int]:
         """Return the descriptors of all sockets, and of the memory."""
@@ -271,25 +258,13 @@ class NfqueuePort:
 
     def about(self) -> dict[str, object]:
         """Return what is told of it."""
-        numbers = f"{self.first}:{self.first + self._queues - 1}" if self._queues > 1 else str(self.first)
+        numbers = f"{self.first}:{self.first + self.queues - 1}" if self.queues > 1 else str(self.first)
         return {"device": numbers, "length": self._length, "fail_open": self._fail_open, "gso": self._gso}
 
     def close(self) -> None:
         """Take no more: what comes now finds no room."""
         for number, one in enumerate(self._sockets):
             self._set_length(one, number, 0)
-
-    def unlink(self) -> None:
-        """Close all sockets: what waits is dropped, and then the firewall does as its rule says."""
-        self._house.close()
-
-    def __enter__(self) -> Self:
-        """Close it at the end of the block."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close it."""
-        self.unlink()
 
 
 def listed() -> dict[int, list[int]]:

@@ -15,13 +15,13 @@ import mmap
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 
 from ...shm.layout import BLOCKS, PLACES, PortKind
 from .. import log
 from . import interface, packet_rings, steering
+from .device import Device
 from .errors import PortError, because
 from .programs import filter_program
 
@@ -57,7 +57,7 @@ _PLACES, _STATISTICS = struct.Struct("4I"), struct.Struct("2I")
 _log = log.logger("port")
 
 
-class PacketPort:
+class PacketPort(Device):
     """The sockets and rings of an interface."""
 
     kind = PortKind.PACKET
@@ -92,11 +92,9 @@ class PacketPort:
         Raises:
             PortError: it cannot be.
         """
-        self.name, self.zone, self.device = name or device, zone, device
-        self._spec = f"afpacket:{device}"
+        super().__init__(f"afpacket:{device}", name or device, queues, zone)
+        self.device = device
         self.interface = interface.look(self._spec, device)
-        self._queues = queues
-        self._house = contextlib.ExitStack()
         self._rx: list[socket.socket] = []
         self._tx: list[socket.socket] = []
         self._memory: list[mmap.mmap] = []
@@ -105,18 +103,15 @@ class PacketPort:
         while self._place_bytes < self.interface.mtu + PLACE_HEAD_BYTES + ETHERNET_BYTES + TAG_BYTES:
             self._place_bytes *= 2
         self._check()
-        if descriptors:
-            self._take_over(descriptors)
-            return
-        try:
+        with self._opening():
+            if descriptors:
+                self._take_over(descriptors)
+                return
             for _ in range(queues):
                 self._rx.append(self._receiver(retire_ms, outgoing))
             self._join(FANOUTS[fanout])
             for _ in range(self.places(workers)):
                 self._tx.append(self._sender())
-        except BaseException:
-            self._house.close()
-            raise
 
     def _check(self) -> None:
         """Complain of an interface whose frames are not Ethernet's, and say what it does to frames."""
@@ -136,7 +131,7 @@ class PacketPort:
     def _take_over(self, descriptors: Sequence[int]) -> None:
         """Go on with sockets that another process has made."""
         sockets = [self._house.enter_context(socket.socket(fileno=one)) for one in descriptors]
-        self._rx, self._tx = sockets[: self._queues], sockets[self._queues :]
+        self._rx, self._tx = sockets[: self.queues], sockets[self.queues :]
         for one in self._rx:
             with contextlib.suppress(OSError):  # there is none, unless it was being closed
                 one.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
@@ -146,7 +141,6 @@ class PacketPort:
             for one in self._tx:
                 self._map(one, PLACES_COUNT * self._place_bytes)
         except OSError as error:
-            self._house.close()
             raise because(self._spec, "its rings, as another process made them", error) from error
 
     # ------------------------------------------------------------------------------------------------ opening
@@ -186,7 +180,7 @@ class PacketPort:
 
     def _join(self, mode: int) -> None:
         """Make a group of the sockets that receive."""
-        if self._queues < 2:
+        if self.queues < 2:
             return
         try:
             flags = FANOUT_UNIQUE | (FANOUT_DEFRAG if mode == FANOUT_HASH else 0)
@@ -200,7 +194,7 @@ class PacketPort:
                 flags &= ~FANOUT_UNIQUE
                 other.setsockopt(SOL_PACKET, PACKET_FANOUT, struct.pack("I", group | (mode | flags) << 16))
         except OSError as error:
-            raise because(self._spec, f"dealing packets out to {self._queues} queues", error) from error
+            raise because(self._spec, f"dealing packets out to {self.queues} queues", error) from error
 
     def _sender(self) -> socket.socket:
         of = self._socket()
@@ -223,23 +217,9 @@ class PacketPort:
 
     # ------------------------------------------------------------------------------------------------ the service's
     @property
-    def queues(self) -> int:
-        """How many sockets receive."""
-        return self._queues
-
-    @property
     def total_bytes(self) -> int:
         """Bytes of all rings."""
         return sum(map(len, self._memory))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of its memory can be touched: nobody else has it."""
-        return True
-
-    def places(self, workers: int) -> int:
-        """Return how many places it has: one for each queue, and one for each worker at least."""
-        return max(self._queues, workers)
 
     def descriptors(self) -> list[int]:
         """Return the descriptors of all sockets: those that receive, then those that send."""
@@ -247,13 +227,13 @@ class PacketPort:
 
     def lay(self, queue: np.void, index: int) -> None:
         """Fill in where the rings of a place are, and its descriptors."""
-        if index < self._queues:
+        if index < self.queues:
             blocks = queue["rx"].view(BLOCKS)
             blocks["blocks"] = np.frombuffer(self._memory[index], "u1").ctypes.data
             blocks["block_bytes"], blocks["count"] = BLOCK_BYTES, self._blocks_count
             queue["rx_descriptor"] = self._rx[index].fileno()
         places = queue["tx"].view(PLACES)
-        places["places"] = np.frombuffer(self._memory[self._queues + index], "u1").ctypes.data
+        places["places"] = np.frombuffer(self._memory[self.queues + index], "u1").ctypes.data
         places["place_bytes"], places["count"] = self._place_bytes, PLACES_COUNT
         queue["tx_descriptor"] = self._tx[index].fileno()
         self._measure(queue, self.interface.mtu)
@@ -264,9 +244,9 @@ class PacketPort:
     def resume(self, queue: np.void) -> None:
         """Go on where the worker before may have died: see service/ports/packet_rings."""
         index = int(queue["index"])
-        if index < self._queues:
+        if index < self.queues:
             self._resume_receiving(queue, np.frombuffer(self._memory[index], "u1"))
-        memory = np.frombuffer(self._memory[self._queues + index], "u1")
+        memory = np.frombuffer(self._memory[self.queues + index], "u1")
         packet_rings.resume_sending(queue["tx"].view(PLACES), memory)
         with contextlib.suppress(OSError):
             self._tx[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
@@ -278,7 +258,7 @@ class PacketPort:
         """See to what only system calls tell: packets for which the ring had no room, errors, the MTU."""
         index = int(queue["index"])
         wrong = self._tx[index].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if index < self._queues:
+        if index < self.queues:
             of = self._rx[index]
             _, dropped = _STATISTICS.unpack_from(of.getsockopt(SOL_PACKET, PACKET_STATISTICS, STATISTICS_BYTES))
             queue["rx_dropped"] += dropped
@@ -302,15 +282,3 @@ class PacketPort:
         for one in self._rx:
             one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
         del kept
-
-    def unlink(self) -> None:
-        """Close all sockets."""
-        self._house.close()
-
-    def __enter__(self) -> Self:
-        """Close it at the end of the block."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close it."""
-        self.unlink()

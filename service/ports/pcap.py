@@ -7,17 +7,16 @@ written is a pcap of nanoseconds, begun anew.
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import struct
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 
 from ...shm.layout import FRAME, PLACES, FrameFlag, PortKind
 from ..captures import Capture, CaptureError
+from .device import Device
 from .errors import PortError, because
 
 BUFFER_BYTES = 1 << 18
@@ -26,7 +25,7 @@ HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1)
 """Of a pcap file of nanoseconds, of Ethernet frames."""
 
 
-class PcapPort:
+class PcapPort(Device):
     """A file that is read, and one that is written; either may be missing."""
 
     kind = PortKind.PCAP
@@ -53,23 +52,18 @@ class PcapPort:
         Raises:
             PortError: it cannot be.
         """
-        self.name, self.zone, self.device, self.out = name, zone, device, out
-        self._spec = f"pcap:{device}"
-        self._house = contextlib.ExitStack()
+        super().__init__(f"pcap:{device}", name, int(device != "-"), zone)
+        self.device, self.out = device, out
         self._bytes, self._frames = np.zeros(0, "u1"), np.zeros(0, FRAME)
         self._reader: np.void | None = None
         self._out = -1
-        try:
+        with self._opening():
             if device != "-":
                 self._read()
             if descriptors:
-                (self._out,) = descriptors
-                self._house.callback(os.close, self._out)
+                self._out = self._keep(*descriptors)
             elif out:
                 self._write()
-        except BaseException:
-            self._house.close()
-            raise
         buffers = self.places(workers) if out else 0
         self._buffers = np.frombuffer(mmap.mmap(-1, max(1, buffers) * BUFFER_BYTES), "u1")
 
@@ -80,7 +74,7 @@ class PcapPort:
             with Capture(self.device, self.zone, flags) as capture, open(self.device, "rb") as file:
                 found = [frames.copy() for frames, _ in capture.slices()]
                 capture.check()
-                # copy on write: a packet that is changed is changed here alone
+                # copy on write: a packet that is changed is changed here alone; the file must not be made shorter meanwhile
                 size = os.fstat(file.fileno()).st_size
                 self._bytes = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY), "u1")
                 self._frames = np.concatenate([np.zeros(0, FRAME), *found])
@@ -92,31 +86,16 @@ class PcapPort:
     def _write(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         try:
-            self._out = os.open(self.out, flags, 0o644)
-            self._house.callback(os.close, self._out)
+            self._out = self._keep(os.open(self.out, flags, 0o644))
             os.write(self._out, HEADER)
         except OSError as error:
             raise because(self._spec, f"writing {self.out}", error) from error
 
     # ------------------------------------------------------------------------------------------------ the service's
     @property
-    def queues(self) -> int:
-        """How many queues packets come from."""
-        return int(self.device != "-")
-
-    @property
     def total_bytes(self) -> int:
         """Bytes of its buffers, and of what is known of its packets."""
         return self._buffers.size + self._frames.nbytes
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of its memory can be touched: a file that is read must not be made shorter meanwhile."""
-        return True
-
-    def places(self, workers: int) -> int:
-        """Return how many places it has: one for each worker."""
-        return max(1, workers)
 
     def descriptors(self) -> list[int]:
         """Return the descriptor of the file that is written, where there is one."""
@@ -151,15 +130,3 @@ class PcapPort:
         if self._reader is not None:
             self._reader["count"] = 0
         self._frames = self._frames[:0]
-
-    def unlink(self) -> None:
-        """Close the file that is written."""
-        self._house.close()
-
-    def __enter__(self) -> Self:
-        """Close it at the end of the block."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close it."""
-        self.unlink()

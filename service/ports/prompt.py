@@ -30,7 +30,7 @@ class PromptPort(PacketPort):
     def lay(self, queue: np.void, index: int) -> None:
         """Fill in where the rings of a place are, and its descriptors."""
         super().lay(queue, index)
-        if index < self._queues:
+        if index < self.queues:
             ring = queue["rx"].view(FRAMES)
             ring["frame_bytes"], ring["count"] = self._place_bytes, self._frames_count
 

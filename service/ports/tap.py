@@ -6,7 +6,6 @@ deals flows out to the queues, and remembers for each by which queue it was answ
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -14,12 +13,12 @@ import socket
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
 from ...shm.layout import PortKind
 from . import interface, steering
+from .device import Device
 from .errors import PortError, because
 from .programs import filter_program
 
@@ -34,8 +33,8 @@ TX_DROPPED = 11
 """Place among an interface's counters there: what came to it and found no room is what it could not transmit."""
 
 
-class TapPort:
-    """The queues of a TAP interface."""
+class TapPort(Device):
+    """The queues of a TAP interface, which goes with the last of them."""
 
     kind = PortKind.TAP
 
@@ -54,20 +53,12 @@ class TapPort:
         Raises:
             PortError: it cannot be.
         """
-        self.name, self.zone, self.device = name or device, zone, device
-        self._spec = f"tap:{device}"
-        self._house = contextlib.ExitStack()
-        try:
+        super().__init__(f"tap:{device}", name or device, queues, zone)
+        self.device = device
+        with self._opening():
             self._queues = [self._keep(one) for one in descriptors] or [self._queue(queues) for _ in range(queues)]
             if not descriptors:
                 self._switch_on()
-        except BaseException:
-            self._house.close()
-            raise
-
-    def _keep(self, descriptor: int) -> int:
-        self._house.callback(os.close, descriptor)
-        return descriptor
 
     def _queue(self, queues: int) -> int:
         try:
@@ -97,23 +88,9 @@ class TapPort:
 
     # ------------------------------------------------------------------------------------------------ the service's
     @property
-    def queues(self) -> int:
-        """How many queues packets come from."""
-        return len(self._queues)
-
-    @property
     def total_bytes(self) -> int:
         """Bytes of memory: none of ours."""
         return 0
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of its memory can be touched: there is none."""
-        return True
-
-    def places(self, workers: int) -> int:
-        """Return how many places it has: one for each queue, and one for each worker at least."""
-        return max(len(self._queues), workers)
 
     def descriptors(self) -> list[int]:
         """Return the descriptors of all queues."""
@@ -144,15 +121,3 @@ class TapPort:
         program, kept = filter_program([(steering.RET_K, 0, 0, 0)])
         fcntl.ioctl(self._queues[0], TUNATTACHFILTER, program)
         del kept
-
-    def unlink(self) -> None:
-        """Close all queues; the interface goes with the last."""
-        self._house.close()
-
-    def __enter__(self) -> Self:
-        """Close it at the end of the block."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close it."""
-        self.unlink()

@@ -19,13 +19,13 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 
 from ...shm.layout import DIVERTED, XSK, PortKind
 from .. import log
 from . import interface, redirect
+from .device import Device
 from .errors import PortError, because
 from .packet import PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC, SOL_PACKET, PacketPort
 
@@ -57,8 +57,8 @@ class _BusyError(PortError):
     """Somebody else has an rx queue, or had it until now."""
 
 
-class XdpPort:
-    """The sockets, rings and program of an interface."""
+class XdpPort(Device):
+    """The sockets, rings and program of an interface; the program goes with its link."""
 
     kind = PortKind.XDP
     moves = False
@@ -90,18 +90,17 @@ class XdpPort:
         Raises:
             PortError: it cannot be.
         """
-        self.name, self.zone, self.device = name or device, zone, device
-        self._spec = f"xdp:{device}"
+        super().__init__(f"xdp:{device}", name or device, queues, zone)
+        self.device = device
         self.interface = interface.look(self._spec, device)
-        self._queues, self._mode, self._ring = queues, mode, ring
-        self._house = contextlib.ExitStack()
+        self._mode, self._ring = mode, ring
         self._sockets: list[socket.socket] = []
         self._maps: list[mmap.mmap] = []
         self._others: PacketPort | None = None
         self._place_bytes = self._place()
         self._own = np.zeros(queues, XSK)
         others = max(0, workers - queues)
-        try:
+        with self._opening():
             if descriptors:
                 self._take_over(descriptors, workers if others else 0)
                 return
@@ -118,9 +117,6 @@ class XdpPort:
             if others:
                 self._others = PacketPort(device, name, 0, zone, workers)
                 self._house.callback(self._others.unlink)
-        except BaseException:
-            self._house.close()
-            raise
 
     def _place(self) -> int:
         """Return the bytes of a place that the longest frame of the interface fits into."""
@@ -135,7 +131,7 @@ class XdpPort:
 
     def _take_over(self, descriptors: Sequence[int], workers: int) -> None:
         """Go on with what another process has made."""
-        sockets, rest = descriptors[: self._queues], descriptors[self._queues :]
+        sockets, rest = descriptors[: self.queues], descriptors[self.queues :]
         self._sockets = [
             self._house.enter_context(socket.socket(AF_XDP, socket.SOCK_RAW, 0, fileno=one)) for one in sockets
         ]
@@ -152,17 +148,13 @@ class XdpPort:
             self._others = PacketPort(self.device, self.name, 0, self.zone, workers, descriptors=rest[4:])
             self._house.callback(self._others.unlink)
 
-    def _keep(self, descriptor: int) -> int:
-        self._house.callback(os.close, descriptor)
-        return descriptor
-
     # ------------------------------------------------------------------------------------------------ opening
     @property
     def _frames_bytes(self) -> int:
         return (self._ring + TX_COUNT) * self._place_bytes
 
     def _map_frames(self) -> np.ndarray:
-        return np.frombuffer(mmap.mmap(self._memory_file, self._queues * self._frames_bytes), "u1")
+        return np.frombuffer(mmap.mmap(self._memory_file, self.queues * self._frames_bytes), "u1")
 
     def _open(self, index: int) -> socket.socket:
         """Return a socket for an rx queue; one that was closed just now lets go of it a little later."""
@@ -269,7 +261,7 @@ class XdpPort:
         """Put the program into the interface, and the sockets into its map."""
         doing = "loading its program"
         try:
-            self._sockets_map = self._keep(redirect.make_map(self._queues))
+            self._sockets_map = self._keep(redirect.make_map(self.queues))
             for index, one in enumerate(self._sockets):
                 redirect.lead(self._sockets_map, index, one.fileno())
             doing = "attaching its program"
@@ -292,24 +284,10 @@ class XdpPort:
 
     # ------------------------------------------------------------------------------------------------ the service's
     @property
-    def queues(self) -> int:
-        """How many rx queues it has."""
-        return self._queues
-
-    @property
     def total_bytes(self) -> int:
         """Bytes of frames and rings."""
         others = self._others.total_bytes if self._others else 0
         return self._frames.size + sum(map(len, self._maps)) + others
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of its memory can be touched: nobody else has it."""
-        return True
-
-    def places(self, workers: int) -> int:
-        """Return how many places it has: one for each queue, and one for each worker at least."""
-        return max(self._queues, workers)
 
     def descriptors(self) -> list[int]:
         """Return what another process needs: sockets, memory, the program's map and link, and what others send by."""
@@ -319,7 +297,7 @@ class XdpPort:
 
     def lay(self, queue: np.void, index: int) -> None:
         """Fill in where the rings of a place are; one beyond the queues only sends, by a packet socket."""
-        if index >= self._queues:
+        if index >= self.queues:
             assert self._others is not None
             queue["kind"] = PortKind.PACKET
             self._others.lay(queue, index)
@@ -333,7 +311,7 @@ class XdpPort:
     def resume(self, queue: np.void) -> None:
         """Go on where the worker before may have died: what it had in hand is lost, and counted (kernels/port_xdp)."""
         index = int(queue["index"])
-        if index >= self._queues:
+        if index >= self.queues:
             assert self._others is not None
             self._others.resume(queue)
             return
@@ -368,7 +346,7 @@ class XdpPort:
     def look(self, queue: np.void) -> None:
         """See to what only system calls tell: frames for which there was no room, errors, the MTU."""
         index = int(queue["index"])
-        if index >= self._queues:
+        if index >= self.queues:
             assert self._others is not None
             self._others.look(queue)
             return
@@ -389,20 +367,8 @@ class XdpPort:
 
     def close(self) -> None:
         """Take no more: what comes now goes on to the system."""
-        for index in range(self._queues):
+        for index in range(self.queues):
             redirect.let_go(self._sockets_map, index)
-
-    def unlink(self) -> None:
-        """Close all of it; the program goes with its link."""
-        self._house.close()
-
-    def __enter__(self) -> Self:
-        """Close it at the end of the block."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Close it."""
-        self.unlink()
 
 
 def _words(address: int, kind: str, count: int = 1) -> np.ndarray:
