@@ -16,17 +16,14 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ..clients.errors import ZonetrackError
 from ..kernels import sources
 from ..shm import estate
-from ..shm.errors import EstateError
 from ..shm.queues import Queues
 from ..shm.segment import Instance
 from . import (
@@ -34,7 +31,6 @@ from . import (
     burial,
     children,
     control,
-    door,
     exporting,
     house,
     listening,
@@ -44,7 +40,9 @@ from . import (
     orphans,
     privileges,
     settings,
+    signals,
     stopping,
+    succession,
     warmup,
 )
 from .board import Board
@@ -54,8 +52,10 @@ from .config import Config, ConfigError, Loaded, differences, merge
 from .context import Context, Order
 from .crew import ending
 from .door import Door
+from .hangs import Hangs
 from .house import House
 from .lives import Life
+from .orders import Orders
 from .orphans import Orphans
 from .phases import AFTER, Event, Phase
 from .ports import opening as ports
@@ -63,11 +63,9 @@ from .ports import telling
 from .published import Published
 from .worker import Worker
 
+HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 GRACE_S = 5.0
 """What a child has to end, beyond the time for draining, before it is killed."""
-HANG_LOOKS = 10
-"""Looks in a row, over ``hang_ms``, at which a worker has made no turn: looks, for a keeper that was stopped itself has seen
-nothing in that time."""
 BURY_AGAIN_S = 1.0
 """Until the dead are tried again whose repair waits for a lock that a living process has."""
 RULES_WAIT_S = 0.5
@@ -96,11 +94,10 @@ class Keeper:
         self._announce = announce
         self._discard = False
         self._failure = ""
-        self._hurry_s = self._kill_s = self._bury_s = self._look_s = 0.0
+        self._hurry_s = self._kill_s = self._bury_s = 0.0
         self._watchdog = notify.Watchdog()
-        self._turns: dict[int, tuple[int, int, int]] = {}
+        self._hangs = Hangs()
         self._leaves = self._begins_anew = self._replaces = self._replaces_control = False
-        self._stored: dict[str, int] = {}
         self._instance: Instance
         self._origin: dict[str, Any]
         self._house: House
@@ -114,7 +111,6 @@ class Keeper:
         self._exporters = exporting.Exporters()
         self._to_replace: list[Child] = []
         self._replaced: Child | None = None
-        self._started_by_us: subprocess.Popen[bytes] | None = None
 
     def run(self) -> bool:
         """Serve until asked to stop, or to leave the others to the next keeper.
@@ -128,7 +124,7 @@ class Keeper:
             SegmentError: likewise.
         """
         with contextlib.ExitStack() as stack, house.ends(lambda: self._leaves) as undo:
-            self._stored = notify.stored()
+            stored = notify.stored()
             # first of all: a second service must touch nothing of the first
             self._instance, left, self._origin = opening.hold(self.config)
             stack.enter_context(self._instance)
@@ -137,8 +133,8 @@ class Keeper:
             warmup.ensure()
             warmup.load("poll.poll", "sweep.sweep", "late.abandon", "repair.repair", "sources.recount", *control.PIECES)
             self._leaves = left is not None  # whatever is wrong with us is no fault of theirs
-            left = self._furnish(left, undo)
-            with _signals() as self._signals, children.hastened():
+            left = self._furnish(left, stored, undo)
+            with signals.told(*HEARD) as self._signals, children.hastened():
                 undo(self._end_all)
                 self._begin(left)
                 self._leaves = False
@@ -155,18 +151,18 @@ class Keeper:
         return self._begins_anew
 
     # ------------------------------------------------------------------------------------------------ beginning
-    def _furnish(self, left: Orphans | None, undo: house.Undo) -> Orphans | None:
-        """Make the house, or take it over; return who is to be adopted."""
+    def _furnish(self, left: Orphans | None, stored: dict[str, int], undo: house.Undo) -> Orphans | None:
+        """Have the house of who was left, or the one that was stored, or make another; return who is to be adopted."""
+        made = None
         if left is not None:
-            try:
-                self._house = house.take_over(left, self.config, undo)
-            except EstateError as error:
-                _log.warning("who was left cannot be adopted: %s", error)
-                orphans.end(left, self.config.drain_ms / 1_000)
-                burial.bury_dead(self._instance.table)
+            made = succession.inherit(left, self.config, self._instance.table, undo)
+            if made is None:
                 left, self._leaves = None, False
-        if not self._takes_up(left, undo) and left is None:
-            self._house = house.make(self.config, undo)
+        if made is None:
+            made = succession.take_up(stored, self.config, undo) or house.make(self.config, undo)
+        else:
+            house.close(stored)
+        self._house = made
         self._queues, self._door, self._board = self._house.queues, self._house.door, self._house.board
         self._dealt, self._instance.table.events = self._queues.deal(), self._house.events
         self._instance.table.seats, self._instance.table.sources = self._house.seats, self._house.sources
@@ -193,28 +189,6 @@ class Keeper:
             self._replaces = told.get("again") == orphans.RESTART or told["program"] != wanted["program"]
             self._replaces_control = self._replaces or told["control"] != wanted["control"]
         return left
-
-    def _takes_up(self, left: Orphans | None, undo: house.Undo) -> bool:
-        """Take up what the service manager has kept of a service of which nobody lives, if it fits; else close it."""
-        stored, self._stored = self._stored, {}
-        kept = orphans.stored(self.config.instance, stored)
-        if kept is None or left is not None:
-            house.close(stored)
-            return False
-        if not self.config.fresh and not orphans.differences(kept, self.config):
-            try:
-                self._house = house.take_over(kept, self.config, undo, stored)
-            except EstateError as error:
-                _log.warning("what was kept of the service before cannot be taken up: %s", error)
-                stored = kept.estate.descriptors()
-                stored.pop(estate.ITSELF)
-            else:
-                _log.info("took up what was kept of the service before", extra=log.facts(descriptors=len(stored)))
-                return True
-        door.shut(stored.get(house.DOOR))
-        house.close(stored)
-        notify.forget([estate.ITSELF, *kept.estate.told["descriptors"]])
-        return False
 
     def _begin(self, left: Orphans | None) -> None:
         """Make the children, and adopt who was left."""
@@ -259,7 +233,7 @@ class Keeper:
             instance=self.config.instance,
             table=self._instance.table,
             door=self._door,
-            order=self._order,
+            order=Orders(self._house).give,
             check_config=self._check_config,
             workers=self._board.workers,
             ports=self._ports,
@@ -272,17 +246,6 @@ class Keeper:
             origin=self._origin,
         )
         control.run(context, ready)
-
-    def _order(self, order: Order) -> int:
-        """Pass an order to the keeper, in control's process; where there is none, start one that carries it out."""
-        keeper = self._house.estate.keeper  # before it hears of this: it may leave at once
-        os.write(self._house.order, bytes([order]))
-        if keeper:
-            return keeper
-        if self._started_by_us is None or self._started_by_us.poll() is not None:
-            self._house.estate.add(again=orphans.ORDERED)  # it shall adopt us, whatever its flags say of a fresh table
-            self._started_by_us = subprocess.Popen(command(), stdin=subprocess.DEVNULL, start_new_session=True)
-        return self._started_by_us.pid
 
     def _check_config(self) -> dict[str, Any]:
         """Read the configuration, in control's process, for whoever asked that the keeper should."""
@@ -342,26 +305,21 @@ class Keeper:
                 self._write_down(child)
 
     def _look_for_hangs(self, now_s: float) -> None:
-        """Kill workers that run and have made no turn for so many looks."""
-        if now_s < self._look_s:
+        """Kill workers that run and make no turns."""
+        if now_s < self._hangs.due_s:
             return
-        self._look_s = now_s + self.config.hang_ms / 1_000 / HANG_LOOKS
-        for child in self._workers:
-            if child.course.life is not Life.RUNNING:
-                continue
-            calls = int(self._board.lines[child.number]["calls"])
-            pid, before, looks = self._turns.get(child.number, (0, 0, 0))
-            looks = looks + 1 if (pid, before) == (child.pid, calls) else 0
-            self._turns[child.number] = child.pid, calls, looks
-            if looks == HANG_LOOKS:
-                _log.error("%s (pid %d) hangs, and is killed", child.name, child.pid)
-                child.end_hanging(now_s)
+        running = [child for child in self._workers if child.course.life is Life.RUNNING]
+        turns = {child.number: (child.pid, int(self._board.lines[child.number]["calls"])) for child in running}
+        for number in self._hangs.look(turns, self.config.hang_ms / 1_000, now_s):
+            child = self._workers[number]
+            _log.error("%s (pid %d) hangs, and is killed", child.name, child.pid)
+            child.end_hanging(now_s)
 
     def _wait(self, now_s: float) -> set[int]:
         """Wait for something to read, or for the next thing that is due; return the descriptors that can be read."""
         poller = select.poll()
         watched = {self._signals, self._house.orders}
-        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._look_s]
+        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._hangs.due_s]
         watched |= self._exporters.descriptors
         if self.phase is Phase.SERVING:
             due_s += self._exporters.due_s
@@ -590,35 +548,3 @@ class Keeper:
 
     def _put_away(self) -> None:
         stopping.put_away(self._instance, self._discard)
-
-
-def command() -> list[str]:
-    """Return the command line that began this program."""
-    return [sys.executable, *sys.orig_argv[1:]]
-
-
-@contextlib.contextmanager
-def _pipe() -> Iterator[tuple[int, int]]:
-    """Yield the two ends of a pipe."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    try:
-        yield reader, writer
-    finally:
-        os.close(reader)
-        os.close(writer)
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[int]:
-    """Yield a descriptor from which the numbers of signals can be read, a byte each; none is acted upon otherwise."""
-    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
-    with _pipe() as (reader, writer):
-        os.set_blocking(writer, False)
-        before = {number: signal.signal(number, lambda *_: None) for number in handled}
-        wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        try:
-            yield reader
-        finally:
-            signal.set_wakeup_fd(wakeup)
-            for number, handler in before.items():
-                signal.signal(number, handler)

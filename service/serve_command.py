@@ -70,10 +70,10 @@ def command(
         show(loaded, as_json)
         return
     log.configure(level=loaded.config.log_level, as_json=loaded.config.log_json)
-    from . import keeper  # with all kernels: not for a check
+    from . import keeper, orders  # with all kernels: not for a check
 
     if keeper.Keeper(loaded, read, lambda about: announce(about, as_json)).run():
-        again = keeper.command()
+        again = orders.command()
         os.execv(again[0], again)
 
 
