@@ -21,7 +21,7 @@ FACILITIES = {
     "authpriv": 10,
     **{f"local{number}": 16 + number for number in range(8)},
 }
-INFORMATIONAL, NOTICE, WARNING = 6, 5, 4
+INFORMATIONAL, WARNING = 6, 4
 SEVERITIES = {"new": INFORMATIONAL, "update": INFORMATIONAL, "destroy": INFORMATIONAL, "gap": WARNING}
 SD_ID = "connection@32473"
 APP_NAME = "zonetrack"

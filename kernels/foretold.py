@@ -11,7 +11,7 @@ that he named, or the other end the address that he knows it by.
 
 from __future__ import annotations
 
-from ..shm.layout import EXPECTATION, EXPECTATION_BYTES, FORETOLD_MAX, ExpectationFlag, Status, offset
+from ..shm.layout import EXPECTATION, EXPECTATION_BYTES, ExpectationFlag, Status, offset
 from . import entries, expectations, memory, nat, tuples
 from .jit import inlined, kernel
 from .words import EIGHT, LOW_8, LOW_16, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
@@ -23,7 +23,6 @@ SPLIT = REFUSED | u64(1 << 9)
 _FORGOTTEN_SHIFT = u64(16)
 EVERY_KIND = LOW_8
 ONE_FORETOLD = ONE
-MAX = u64(FORETOLD_MAX)
 
 _SIZE = u64(EXPECTATION_BYTES)
 _LOW_PORT_SHIFT = u64(48)
@@ -127,7 +126,7 @@ def to_sender(views, i, entry, way, protocol, port, kind):
     """Write the ``i``-th: connections of the other end to a port of the sender of a message that went ``way``.
 
     Args:
-        i: less than MAX.
+        i: less than layout.FORETOLD_MAX.
         entry: address of the ENTRY of the control connection.
         protocol: of the connections.
         port: that they go to.

@@ -72,7 +72,7 @@ _KINDS = _texts(b"", b"audio ", b"video ", b"image ")
 assert [Foretold.AUDIO, Foretold.VIDEO, Foretold.IMAGE] == [1, 2, 3]
 
 _SPACE, _TAB, _COLON, _AT, _NEWLINE, _RETURN = (u64(ord(c)) for c in " \t:@\n\r")
-_BRACKET, _CLOSING, _SLASH, _LETTER_M = (u64(ord(c)) for c in "[]/m")
+_BRACKET, _CLOSING, _LETTER_M = (u64(ord(c)) for c in "[]m")
 _LETTER_V, _LETTER_F, _LETTER_T, _LETTER_L, _EQUALS, _FULL_STOP = (u64(ord(c)) for c in "vftl=.")
 _LETTER_A, _LETTER_Z = u64(ord("a")), u64(ord("z"))
 _TEN = 10

@@ -13,15 +13,13 @@ Source:
 
 from __future__ import annotations
 
-from ..shm.layout import FRAME, FRAME_SLOT_BYTES, MESSAGE, PARSED, FrameFlag, offset
+from ..shm.layout import FRAME_SLOT_BYTES, MESSAGE, FrameFlag, offset
 from ..shm.reasons import Reason
 from . import checksum, foretold, links, memory, rewrite
 from .endpoints import TCP, UDP
 from .jit import inlined, kernel
 from .words import EIGHT, FOUR, LOW_16, ONE, SIXTEEN, TWO, ZERO, u64
 
-frame_at = memory.record_at(FRAME)
-parsed_at = memory.record_at(PARSED)
 message_at = memory.record_at(MESSAGE)
 
 TEXT = offset(MESSAGE, "text")

@@ -11,7 +11,7 @@ Nothing here is shared: the frame is the caller's.  Read and written are only by
 
 from __future__ import annotations
 
-from ..shm.layout import FRAME, PARSED, FrameFlag
+from ..shm.layout import FrameFlag
 from . import checksum, crc32c, extensions, gre, icmp_types, links, memory
 from .endpoints import DCCP, GRE, ICMP, ICMPV6, SCTP, TCP, UDP, UDP_LITE, has_ports
 from .icmp_types import Role
@@ -30,9 +30,6 @@ _TWENTY = u64(20)
 """A transport header's bytes that may change, checksum included."""
 _MULTIPLE = LOW_16 << THIRTY_TWO
 """Of 65,535, and larger than any sum of a tuple: what is taken off a sum stays positive."""
-
-frame_at = memory.record_at(FRAME)
-parsed_at = memory.record_at(PARSED)
 
 
 # ------------------------------------------------------------------------------------------------ checksums

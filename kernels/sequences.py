@@ -19,12 +19,11 @@ Source:
 
 from __future__ import annotations
 
-from ..shm.layout import EXTENSION, MESSAGE, PARSED, Status, offset
+from ..shm.layout import EXTENSION, MESSAGE, Status, offset
 from . import checksum, entries, memory, rewrite, tcp_window
 from .jit import inlined, kernel
 from .words import EIGHT, FOUR, LOW_16, LOW_32, ONE, SIXTEEN, TWO, ZERO, seq_after, seq_before, u32_add, u32_sub, u64
 
-parsed_at = memory.record_at(PARSED)
 message_at = memory.record_at(MESSAGE)
 
 OFFSETS = offset(EXTENSION, "sequence_offset")

@@ -156,7 +156,7 @@ def _read_udp_lite(l4, l4_bytes, captured, addresses, check, parsed):
 
 
 @inlined
-def _read_gre(l4, l4_bytes, captured, parsed):
+def _read_gre(l4, l4_bytes, captured):
     """Read what stands for the ports of GRE."""
     if captured < min(l4_bytes, gre.PPTP_BYTES):
         return _refused(Reason.TRUNCATED)
@@ -271,5 +271,5 @@ def read_other(l4, l4_bytes, captured, addresses, family, protocol, zone, settin
     if protocol == UDP_LITE:
         return _read_udp_lite(l4, l4_bytes, captured, addresses, check, parsed)
     if protocol == GRE:
-        return _read_gre(l4, l4_bytes, captured, parsed)
+        return _read_gre(l4, l4_bytes, captured)
     return ZERO

@@ -11,7 +11,7 @@ Who writes        what
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -69,11 +69,3 @@ class Board:
             }
             for number, line in enumerate(self.lines)
         ]
-
-
-T = TypeVar("T")
-
-
-def deal(queues: Sequence[T], workers: int) -> list[list[T]]:
-    """Deal queues out to workers, one after another: each has one owner, and no worker two more than another."""
-    return [list(queues[number::workers]) for number in range(workers)]

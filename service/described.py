@@ -15,8 +15,6 @@ from . import rule_matches, rules_text
 from .rule_matches import ARP, DCCP, ICMP, ICMPV6, IPV4, IPV6, SCTP, TCP, TCP_FLAGS, UDP, UDP_LITE
 from .rules import BITS, Masked, Names
 
-CT_FIELDS = ("ct_state", "zone", "mark", "label")
-"""What a packet only has once it was tracked."""
 WINDOW = 65_535
 HOPS = 64
 

@@ -199,7 +199,8 @@ class Keeper:
             self._workers.append(
                 Child("worker", number, worker.work, worker.stop, worker.hurry, enter, privileges.OF_WORKERS)
             )
-        self._control = Child("control", 0, self._be_control, enter=partial(self._house.enter, estate.CONTROL))
+        enter = partial(self._house.enter, estate.CONTROL)
+        self._control = Child("control", 0, self._be_control, enter=enter, keeps=privileges.OF_CONTROL)
         if left is not None:
             self._adopt(left)
 

@@ -33,7 +33,7 @@ def json_lines(
         ct_state, reason, way, flags, zone, _, _, record, incarnation, *_ = verdict
         yield (
             f'{{"file": {name}, "n": {n}, "time": {seconds(time_ns)}, "zone": {zone}, '
-            f'{_json_words(ct_state, reason, way, flags, profile)}, "id": {_id(record, incarnation, flags) or "null"}}}'
+            f'{_json_words(ct_state, reason, way, flags, profile)}, "id": {_id(record, incarnation) or "null"}}}'
         )
 
 
@@ -43,7 +43,7 @@ def text_lines(times: np.ndarray, verdicts: np.ndarray, first: int, profile: str
         ct_state, reason, way, flags, zone, _, _, record, incarnation, *_ = verdict
         yield (
             f"{n:6}  {seconds(time_ns):20}  {zone:5} {_text_words(ct_state, reason, way, flags, profile)} "
-            f"{_id(record, incarnation, flags) or '-'}"
+            f"{_id(record, incarnation) or '-'}"
         )
 
 
@@ -76,6 +76,6 @@ def _text_words(ct_state: int, reason: int, way: int, flags: int, profile: str) 
     return f"{label:7} {'|'.join(labels.names(ct_state)) or '-':16} {word(reason) or '-':18}"
 
 
-def _id(record: int, incarnation: int, flags: int) -> int | None:
+def _id(record: int, incarnation: int) -> int | None:
     """Return the public id of the packet's connection."""
     return None if record == NO_RECORD or not incarnation else incarnation << 32 | record

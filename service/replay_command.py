@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from typing import NoReturn
 
 import click
 import numpy as np
@@ -24,11 +23,6 @@ from .replay import Options, Replay, Source, survey
 WORKERS_MAX = 128
 LIMITS = (Reason.FULL, Reason.INDEX_FULL, Reason.SLAB_FULL)
 """Reasons that a larger table would take away."""
-
-
-def later(option: str) -> NoReturn:
-    """Refuse what the command line has a place for, and this version has not."""
-    raise click.UsageError(f"{option} is not there yet in this version")
 
 
 @click.command()

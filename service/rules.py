@@ -16,7 +16,6 @@ from ..shm.layout import NO_TABLE, POLICIES_MAX, ZoneFrom
 PRIORITY_DEFAULT = 32_768
 """As OpenFlow has it."""
 PRIORITY_MAX = 65_535
-PORTS_MAX = 65_535
 
 
 class RulesError(ZonetrackError):

@@ -4,10 +4,9 @@ A place is a row of PARTICIPANT; owner id = index + 1.  The id stands in locks a
 owns things, not the process: who joins a place goes on with its free lists and its delete list.
 
 Who may                 while                            sees
-    join, bury, dead    anyone, holding the roster lock  -
-    lay_to_rest         likewise, all the while: there is one repairer, and it may die
+    join, lay_to_rest   anyone, holding the roster lock  all the while: there is one repairer, and it may die
     leave               the participant, likewise        -
-    look                anyone, without the lock         a place that may be on its way in or out
+    present             anyone, without the lock         a place that may be on its way in or out
 
 The roster lock is an flock on the CONTROL file, through a description opened for this one time: the kernel takes it
 from a holder that dies, and threads and forked children exclude each other too.
@@ -184,29 +183,6 @@ def taken(places: np.ndarray) -> list[Place]:
     return [_read(int(index) + 1, places[index]) for index in np.flatnonzero(places["attendance"])]
 
 
-def dead(table: Table) -> list[int]:
-    """Return the owner ids whose process is gone, marked DYING: repair them, then ``bury`` them."""
-    with locked(table) as places:
-        gone = _gone(places)
-        for owner in gone:
-            _move(places[owner - 1], Act.DIE)
-        return gone
-
-
-def bury(table: Table, owner: int) -> None:
-    """Empty the place of a dead participant, so that it can be joined again.
-
-    Raises:
-        NotAtRest: it died within an operation that nobody has repaired yet.
-        RosterError: the place is not DYING.
-    """
-    with locked(table) as places:
-        place = places[owner - 1]
-        if place["attendance"] != Attendance.DYING:
-            raise RosterError(f"place {owner} is not of a dead: {Attendance(place['attendance']).name}")
-        _empty(table, owner, place, Act.BURY)
-
-
 def lay_to_rest(table: Table, repair: Callable[[int], bool]) -> tuple[dict[int, Step], list[int]]:
     """Repair and bury all whose process is gone.
 
@@ -216,6 +192,9 @@ def lay_to_rest(table: Table, repair: Callable[[int], bool]) -> tuple[dict[int, 
 
     Returns:
         The steps in which those who were buried had died, by owner id; and who could not be repaired, still DYING.
+
+    Raises:
+        NotAtRest: one is within an operation still, though its repair says otherwise.
 
     Concurrency:
         Who wants to join waits.  A repairer that is killed loses the lock to the next, which begins again.

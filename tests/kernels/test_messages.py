@@ -17,9 +17,10 @@ from scapy.layers.l2 import Ether
 from zonetrack.kernels import memory, messages
 from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import FRAME_SLOT_BYTES, MESSAGE, FrameFlag
+from zonetrack.shm.layout import FRAME, FRAME_SLOT_BYTES, MESSAGE, PARSED, FrameFlag
 from zonetrack.shm.reasons import Reason
 
+frame_at, parsed_at = memory.record_at(FRAME), memory.record_at(PARSED)
 VIEWS = tables.Participant(tables.small()).views
 MEMORY = np.frombuffer((ctypes.c_uint8 * MESSAGE.itemsize).from_address(int(VIEWS["message"])), MESSAGE)
 
@@ -29,7 +30,7 @@ def _replace(views, frame, parsed, payload, text, size, end):
     messages.begin(views, payload)
     for i in range(size):
         messages.put(views, memory.byte(text + u64(i)))
-    return messages.replace(views, messages.frame_at(frame), messages.parsed_at(parsed), end)
+    return messages.replace(views, frame_at(frame), parsed_at(parsed), end)
 
 
 def text():

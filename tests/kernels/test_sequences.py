@@ -10,27 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parsing import parsed_of
 from scapy.layers.inet import IP, TCP
-from zonetrack.kernels import entries, sequences
+from zonetrack.kernels import entries, memory, sequences
 from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import ACTION, EXTENSION, Nat, Region, Status
+from zonetrack.shm.layout import ACTION, EXTENSION, PARSED, Nat, Region, Status
 
+parsed_at = memory.record_at(PARSED)
 TOP = 1 << 32
 
 
 @kernel
 def _hear(views, parsed, entry, way, is_sent):
-    sequences.hear(views, sequences.parsed_at(parsed), entry, way, is_sent)
+    sequences.hear(views, parsed_at(parsed), entry, way, is_sent)
 
 
 @kernel
 def _forget(views, parsed):
-    sequences.forget(views, sequences.parsed_at(parsed))
+    sequences.forget(views, parsed_at(parsed))
 
 
 @kernel
 def _send(parsed, extension, way, partial):
-    sequences.send(sequences.parsed_at(parsed), extension, way, partial)
+    sequences.send(parsed_at(parsed), extension, way, partial)
 
 
 class Entry:

@@ -306,8 +306,7 @@ def test_who_comes_while_control_is_away_is_served_by_its_successor(tmp_path):
         service.child.kill()
         waiting = service.connect()
         asked = waiting.send_request("count")
-        for owner in roster.dead(table):
-            roster.bury(table, owner)
+        roster.lay_to_rest(table, lambda owner: True)
         service.start()
         answer = waiting.hear()
         assert (answer.id, answer.result) == (asked, {"count": 0})

@@ -116,3 +116,10 @@ def test_frames_have_places_of_their_own(ports):
     loop = Loop(Queues(ports), [0])
     assert len(loop._arrays["bytes"]) >= POLL_BURST_PACKETS * 2112
     assert loop.record["bytes"] % 64 == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_queues_are_dealt_out_evenly_and_each_to_one_worker(ports, workers):
+    dealt = Queues(ports, workers=workers).deal()
+    assert sorted(number for own in dealt for number in own) == [0, 1, 2]
+    assert len(dealt) == workers and max(map(len, dealt)) - min(map(len, dealt)) <= 1
