@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from .transitions import Transition, after
+from ..shm.transitions import Transition, after
 
 HEAT_MAX = 8.0
 """Deaths close together that are answered at once."""

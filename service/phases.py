@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from .transitions import Transition, after
+from ..shm.transitions import Transition, after
 
 
 class Phase(IntEnum):

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ..shm.format import table
+from ..shm.transitions import Transition
 from . import lives, phases
 from .config import FILE_DEFAULT, KEYS, plain
-from .transitions import Transition
 
 INTRODUCTION = f"""# The service
 

@@ -1,9 +1,9 @@
 """The claim on an instance: a lock on its CONTROL segment's file, whose length is the pid of who holds it.
 
-One process makes and owns an instance; workers and tools attach without a claim.  The lock is an open file description
-lock over the bytes from 0 to the owner's pid, so the lock and its holder's name are one thing: there is no moment when
-one is without the other, nothing to write down, and nothing that a dead owner leaves behind.  It stands on the segment
-itself, so that a claim cannot be had beside another by naming another runtime directory.
+One process makes and owns an instance; workers and tools attach without a claim.  The lock (shm/file_locks) covers the bytes
+from 0 to the owner's pid, so the lock and its holder's name are one thing: there is no moment when one is without the other,
+nothing to write down, and nothing that a dead owner leaves behind.  It stands on the segment itself, so that a claim cannot
+be had beside another by naming another runtime directory.
 
 A forked child shares its parent's descriptions and so would go on holding the lock after the parent's death: children
 close theirs at once.  What is exec'd never has it.
@@ -11,24 +11,14 @@ close theirs at once.  What is exec'd never has it.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 import weakref
 from typing import Self
 
+from . import file_locks
 from .errors import InUse
 
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _held: weakref.WeakSet[Claim] = weakref.WeakSet()
-
-
-def reopen(descriptor: int) -> int:
-    """Return a descriptor of the same file with a description, and so with locks, of its own.
-
-    A descriptor that is inherited over fork() shares its description, and so would not exclude the parent.
-    """
-    return os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
 
 
 class Claim:
@@ -45,20 +35,13 @@ class Claim:
             InUse: another process, or another claim of this one, has it.
         """
         self._descriptor = -1
-        self._descriptor = reopen(descriptor)
+        self._descriptor = file_locks.reopen(descriptor)
         _held.add(self)
-        while not self._take():
+        while not file_locks.take(self._descriptor, 0, os.getpid()):
             pid = holder(descriptor)
             if pid:  # else it has just been dropped: again
                 self.drop()
                 raise InUse(name, "no other process", f"process {pid}", pid)
-
-    def _take(self) -> bool:
-        try:
-            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_WRLCK, os.getpid()))
-        except BlockingIOError:
-            return False
-        return True
 
     @property
     def held(self) -> bool:
@@ -86,18 +69,7 @@ class Claim:
 
 def holder(descriptor: int) -> int:
     """Return the pid of who claims the instance of a CONTROL segment's file, 0 when nobody does."""
-    own = reopen(descriptor)
-    try:
-        found = fcntl.fcntl(own, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, 0))
-    finally:
-        os.close(own)
-    kind, _, _, length, _ = _FLOCK.unpack(found)
-    return 0 if kind == fcntl.F_UNLCK else length
-
-
-def _lock(kind: int, length: int) -> bytes:
-    """Return a struct flock from byte 0; length 0 is up to the end of any file."""
-    return _FLOCK.pack(kind, os.SEEK_SET, 0, length, 0)
+    return file_locks.held(descriptor, 0, 0)
 
 
 def _drop_all() -> None:

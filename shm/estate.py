@@ -15,8 +15,8 @@ Who may                   while                                   sees
 A descriptor of the list has the same number in every process that has it: a child inherits it, and a keeper that takes over
 puts it there again.
 
-Who is in a place is said by a lock on the file, as with the claim on an instance (shm/claim): an open file description
-lock that begins where the place does and is as long as the pid.  So a place has one process, and death gives it up.
+Who is in a place is said by a lock on the file (shm/file_locks), as with the claim on an instance: it begins where the place
+does and is as long as the pid.  So a place has one process, and death gives it up.
 
 Invariants
     E1  The half of the list that `word` names is whole: it is written before, and the other one is written next.
@@ -33,7 +33,6 @@ import json
 import mmap
 import os
 import re
-import struct
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,7 +40,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .claim import reopen
+from . import file_locks
 from .errors import EstateError
 from .layout import PAGE_BYTES
 from .roster import start_ticks
@@ -65,7 +64,6 @@ CONTROL = 1 << 16
 """The place of control; those of workers are their numbers."""
 ITSELF = "estate"
 """What an estate is called among its descriptors, where others keep them."""
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _SYS_PIDFD_GETFD = 438  # on every architecture, since Linux 5.6
 _PR_SET_PTRACER = 0x59616D61
 _PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
@@ -191,19 +189,13 @@ class Estate:
     # -------------------------------------------------------------------------------------------- places
     def occupy(self, place: int) -> None:
         """Take a place for this process, until its end; wait while another has it."""
-        own = reopen(self.descriptor)
+        own = file_locks.reopen(self.descriptor)
         self._held.append(own)
-        fcntl.fcntl(own, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place << 32, os.getpid(), 0))
+        file_locks.wait_for(own, place << 32, os.getpid())
 
     def holder(self, place: int) -> int:
         """Return the pid of who is in a place, 0 for nobody."""
-        own = reopen(self.descriptor)
-        try:
-            found = fcntl.fcntl(own, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place << 32, 1, 0))
-        finally:
-            os.close(own)
-        kind, _, _, length, _ = _FLOCK.unpack(found)
-        return 0 if kind == fcntl.F_UNLCK else length
+        return file_locks.held(self.descriptor, place << 32, 1)
 
 
 def link_of(instance: str) -> str:

@@ -23,10 +23,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
-import struct
 import weakref
 from dataclasses import dataclass, field
 from typing import Self
@@ -34,7 +32,7 @@ from typing import Self
 import numpy as np
 import posix_ipc  # pyright: ignore[reportMissingImports] - an extension module without stubs
 
-from . import header, mapping, space
+from . import file_locks, header, mapping, space
 from .errors import Forbidden, InUse, Missing, NoSpace, PortName, WrongSize
 from .layout import (
     DESCRIPTOR_BYTES,
@@ -63,7 +61,6 @@ SLOTS_MIN = 4
 """Four descriptors fill whole lines, so that what follows them begins on one."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PREFIX = "port-"
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 
 
 def port_name(instance: str, name: str) -> str:
@@ -178,12 +175,10 @@ class Port:
         """
         if not 0 <= queue < self.queues:
             raise ValueError(f"port {self.name} has queues 0 to {self.queues - 1}, not {queue}")
-        own = os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.fcntl(own, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, queue, 1, 0))
-        except BlockingIOError:
+        own = file_locks.reopen(self.descriptor)
+        if not file_locks.take(own, queue, 1):
             os.close(own)
-            raise InUse(f"{self.name}, queue {queue}", "no other client", "one") from None
+            raise InUse(f"{self.name}, queue {queue}", "no other client", "one")
         self._taken[queue] = own
 
     def give_back(self, queue: int) -> None:

@@ -27,13 +27,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from .claim import reopen
 from .errors import NotAtRest, RosterError, RosterFull
+from .file_locks import reopen
 from .layout import HOLDER, PARTICIPANT, ROSTER_MAX, STEP_BITS, USED, Attendance, Kind, Region, Step
+from .transitions import Transition, after
 from .views import Table
 
 
@@ -47,15 +47,6 @@ class Act(IntEnum):
     BURY = 4
 
 
-class Transition(NamedTuple):
-    """A row of the table below."""
-
-    before: Attendance
-    act: Act
-    after: Attendance
-    why: str
-
-
 # fmt: off
 TRANSITIONS = (  #  from         act        to                   why
     Transition(Attendance.EMPTY,   Act.JOIN,  Attendance.JOINING, "who it is gets written"),
@@ -67,7 +58,7 @@ TRANSITIONS = (  #  from         act        to                   why
     Transition(Attendance.DYING,   Act.BURY,  Attendance.EMPTY,   "repair has ended, or there was nothing to repair"),
 )
 # fmt: on
-AFTER = {(row.before, row.act): row.after for row in TRANSITIONS}
+AFTER = after(TRANSITIONS)
 
 REPAIR_ROUNDS_MAX = 3
 """Calls for one of the dead: the first of each frees what others of them wait for."""

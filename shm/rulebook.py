@@ -1,6 +1,6 @@
 """Where rules are published: two places for a generation, and a word that says which of them holds.
 
-Memory without a name, which the keeper makes before it forks and everybody it forks shares; it lives as long as they do.
+The keeper makes them before it forks; they live as long as anybody it forks (shm/unnamed).
 
 Who may             while                               sees
     publish, withdraw   one at a time: a lock on the file   the generation that holds, unchanged
@@ -22,16 +22,13 @@ A worker that died leaves its word as it was, until its successor says its own; 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import mmap
 import os
-import struct
 import time
-import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from . import file_locks
 from .layout import (
     GENERATION,
     GENERATION_BYTES_MAX,
@@ -43,19 +40,18 @@ from .layout import (
     QUARANTINE_LINES,
     RULEBOOK,
 )
-from .views import address_of
+from .unnamed import Unnamed
 
 WAIT_S = 5.0
 """How long a worker has to let go of the rules before the last: it looks every 30 ms at least, and is started again soon."""
 LOOK_S = 0.002
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 
 
 class StillInUseError(Exception):
     """A worker has not let go of the rules before the last in time; its number is in the text."""
 
 
-class Rulebook:
+class Rulebook(Unnamed):
     """The rules of a service, and what its workers have learned about who is where."""
 
     def __init__(self, workers: int, descriptor: int | None = None) -> None:
@@ -70,20 +66,16 @@ class Rulebook:
         self._slots = -(-(learned + LEARNED_MAX * LEARNED_BYTES) // PAGE_BYTES) * PAGE_BYTES
         self._quarantine = self._slots + 2 * GENERATION_BYTES_MAX
         size = self._quarantine + QUARANTINE_LINES * LINE_BYTES
-        self.descriptor = os.memfd_create("zonetrack.rules") if descriptor is None else descriptor
-        weakref.finalize(self, os.close, self.descriptor)
+        super().__init__("rules", size, descriptor)
         if descriptor is None:
-            os.ftruncate(self.descriptor, size)
             os.posix_fallocate(self.descriptor, 0, self._slots)  # slots get their pages when they are written
-        self._memory = mmap.mmap(self.descriptor, size)
-        self._bytes = np.frombuffer(self._memory, "u1")
+        self._bytes = np.frombuffer(self.memory, "u1")
         self._head = self._bytes[:LINE_BYTES].view(RULEBOOK)[0]
         self._acknowledged = self._bytes[LINE_BYTES:learned].view("u8").reshape(workers, LINE_BYTES // 8)[:, 0]
-        base = address_of(self._memory)
-        self.published_address = base
-        self.learned_address = base + learned
-        self.slots_address = base + self._slots
-        self.quarantine_address = base + self._quarantine
+        self.published_address = self.base
+        self.learned_address = self.base + learned
+        self.slots_address = self.base + self._slots
+        self.quarantine_address = self.base + self._quarantine
         """Tuples that connections have left (kernels/quarantine); it gets its pages with the first rules that translate."""
 
     def acknowledged_address(self, worker: int) -> int:
@@ -179,9 +171,9 @@ class Rulebook:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Exclude others who publish, in this process or another."""
-        own = os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDWR | os.O_CLOEXEC)
+        own = file_locks.reopen(self.descriptor)
         try:
-            fcntl.fcntl(own, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+            file_locks.wait_for(own, 0, 1)
             yield
         finally:
             os.close(own)

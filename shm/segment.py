@@ -25,13 +25,13 @@ import re
 import weakref
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import posix_ipc  # pyright: ignore[reportMissingImports] - an extension module without stubs
 
 from . import fresh, header, mapping, roster, space
-from .claim import Claim, reopen
+from .claim import Claim
 from .errors import (
     Exists,
     Forbidden,
@@ -44,8 +44,10 @@ from .errors import (
     WrongSize,
     WrongState,
 )
+from .file_locks import reopen
 from .layout import Region, SegmentState
 from .sizing import Geometry
+from .transitions import Transition, after
 from .views import Table
 
 INSTANCE_DEFAULT = "default"
@@ -63,15 +65,6 @@ class Act(IntEnum):
     DISCARD = 3
 
 
-class Transition(NamedTuple):
-    """A row of the table below."""
-
-    before: SegmentState
-    act: Act
-    after: SegmentState
-    why: str
-
-
 # fmt: off
 TRANSITIONS = (  #  from             act          to                   why
     Transition(SegmentState.NEW,    Act.PUBLISH, SegmentState.READY,  "filled"),
@@ -83,7 +76,7 @@ TRANSITIONS = (  #  from             act          to                   why
     Transition(SegmentState.SEALED, Act.DISCARD, SegmentState.NEW,    "the same"),
 )
 # fmt: on
-AFTER = {(row.before, row.act): row.after for row in TRANSITIONS}
+AFTER = after(TRANSITIONS)
 
 
 def segment_name(instance: str, region: Region) -> str:
@@ -431,6 +424,6 @@ def _move(name: str, control: np.ndarray, act: Act) -> None:
     """Carry out a row of TRANSITIONS on CONTROL's header, in one store."""
     before = SegmentState(control["state"][0])
     if (before, act) not in AFTER:
-        possible = {row.before for row in TRANSITIONS if row.act is act}
+        possible = {row.before for row in TRANSITIONS if row.event is act}
         raise WrongState(name, header.names(possible), before.name)
     control["state"] = AFTER[before, act]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from forked import Child
-from zonetrack.shm import claim
+from zonetrack.shm import claim, file_locks
 from zonetrack.shm.errors import InUse
 
 
@@ -78,7 +78,7 @@ def test_an_executed_child_has_no_part_in_it(file):
 
 def test_closing_the_file_elsewhere_does_not_drop_it(file):
     own = claim.Claim("x", file)
-    os.close(claim.reopen(file))  # POSIX record locks would be lost here
+    os.close(file_locks.reopen(file))  # POSIX record locks would be lost here
     assert claim.holder(file) == os.getpid()
     own.drop()
 

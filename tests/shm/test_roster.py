@@ -212,7 +212,7 @@ def test_a_table_without_a_file_has_a_roster_too(table):
 @pytest.mark.parametrize("before", Attendance)
 @pytest.mark.parametrize("act", roster.Act)
 def test_what_is_not_in_the_table_is_illegal(before, act):
-    rows = [row for row in roster.TRANSITIONS if (row.before, row.act) == (before, act)]
+    rows = [row for row in roster.TRANSITIONS if (row.before, row.event) == (before, act)]
     assert len(rows) == ((before, act) in roster.AFTER)
 
 

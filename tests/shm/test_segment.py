@@ -549,7 +549,7 @@ def test_another_user_s_remains_are_in_the_way_but_nothing_else_is_left(instance
 @pytest.mark.parametrize("before", SegmentState)
 @pytest.mark.parametrize("act", segment.Act)
 def test_what_is_not_in_the_table_is_illegal(before, act):
-    rows = [row for row in segment.TRANSITIONS if (row.before, row.act) == (before, act)]
+    rows = [row for row in segment.TRANSITIONS if (row.before, row.event) == (before, act)]
     assert len(rows) == ((before, act) in segment.AFTER)
     control = np.zeros(1, HEADER)
     control["state"] = before

@@ -1,4 +1,4 @@
-"""State machines of the service as rows: what may happen in a state, what comes of it, and why."""
+"""State machines as rows: what may happen in a state, what comes of it, and why."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 import pytest
-from zonetrack.service.transitions import Transition, after
+from zonetrack.shm.transitions import Transition, after
 
 
 class Lamp(IntEnum):
