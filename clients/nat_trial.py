@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from ..kernels import delete_list, expectations
+from ..kernels import delete_list, expecting
 from ..kernels.words import ZERO, u64
 from ..service import crew
 from ..shm import segment
@@ -83,7 +83,7 @@ def foretell(driver: Driver, count: int) -> None:
         zone, port = ELSEWHERE + i % ELSEWHERE, 1 + i // ELSEWHERE
         made["destination"][0] = 0, i
         made["last"] = port << 32 | zone << 16 | 6 << 8 | 4
-        if expectations.add(driver.views, u64(made.ctypes.data), u64(EXPECTATIONS_MAX), u64(now_ms())):
+        if expecting.add(driver.views, u64(made.ctypes.data), u64(EXPECTATIONS_MAX), u64(now_ms())):
             raise CheckFailed(f"expectation {i} was not taken")
 
 

@@ -7,7 +7,7 @@ the other number nothing is found.
 from __future__ import annotations
 
 from ..shm.layout import KEY_WORDS
-from . import expectations, memory, tuples
+from . import awaited, memory, tuples
 from .endpoints import GRE
 from .jit import kernel
 from .stages import key_of
@@ -35,7 +35,7 @@ def complete(views, parsed, i):
     receivers = (last >> (_LOW_PORT_SHIFT if shift == THIRTY_TWO else THIRTY_TWO)) & LOW_16
     if (last >> shift) & LOW_16 != ZERO or receivers == ZERO:
         return False
-    call = expectations.call_of(views, parsed)
+    call = awaited.call_of(views, parsed)
     if call == ZERO:
         return False
     parsed.key[_LAST_WORD] = last | (call << shift)

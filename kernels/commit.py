@@ -11,13 +11,13 @@ from ..shm.reasons import Reason
 from . import (
     actions,
     adaptive,
+    awaited,
     bindings,
     calls,
     counters,
     delete_list,
     entries,
     eviction,
-    expectations,
     half_open,
     helpers,
     index,
@@ -232,13 +232,13 @@ def _open_foretold(views, frame, parsed, i, count, settings, now_ms, verdict_add
     memory.seldom()
     if calls.complete(views, parsed, i):
         return False
-    found = expectations.find(views, parsed, now_ms)
-    if found == expectations.FOUND and _shall_commit(frame):
-        found = expectations.claim(views, parsed, now_ms)
-    if found == expectations.BUSY:
+    found = awaited.find(views, parsed, now_ms)
+    if found == awaited.FOUND and _shall_commit(frame):
+        found = awaited.claim(views, parsed, now_ms)
+    if found == awaited.BUSY:
         refuse(parsed, verdict_address, u64(Reason.BUSY))
         return True
-    expected = views.expected if found == expectations.FOUND else ZERO
+    expected = views.expected if found == awaited.FOUND else ZERO
     no_record(verdict_address, parsed, _NEW if expected == ZERO else _NEW | u64(CtState.REL), ZERO, ZERO)
     if not _shall_commit(frame):
         return True

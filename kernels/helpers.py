@@ -44,6 +44,7 @@ from . import (
     counters,
     entries,
     expectations,
+    expecting,
     foretold,
     helper_ftp,
     helper_ftp_ovs,
@@ -243,11 +244,11 @@ def _add(views, i, size, may_move, most, now_ms):
     """
     reason = u64(Reason.CLASH)
     for _ in range(PORTS_TRIED_MAX):
-        reason = expectations.add(views, foretold.address(views, i), most, now_ms)
+        reason = expecting.add(views, foretold.address(views, i), most, now_ms)
         if reason == u64(Reason.NONE) and size == TWO:
-            reason = expectations.add(views, foretold.address(views, i + ONE), most, now_ms)
+            reason = expecting.add(views, foretold.address(views, i + ONE), most, now_ms)
             if reason == u64(Reason.CLASH):
-                expectations.withdraw(views, foretold.address(views, i))
+                expecting.withdraw(views, foretold.address(views, i))
         if reason != u64(Reason.CLASH) or not may_move:
             break
         port = foretold.port_of(views, i) + size
@@ -372,7 +373,7 @@ def follow(views, frame, parsed, seen, now_ms, verdict_address):
     if result == foretold.NOTHING and not translates:
         return
     if foretold.forgotten(result) != ZERO:
-        expectations.remove_of(views, (incarnation << THIRTY_TWO) | record, foretold.forgotten(result))
+        expecting.remove_of(views, (incarnation << THIRTY_TWO) | record, foretold.forgotten(result))
     reason = u64(Reason.HELPER_SPLIT) if result & foretold.SPLIT == foretold.SPLIT else u64(Reason.HELPER_REFUSED)
     if result & foretold.REFUSED == ZERO:
         reason = _make(views, foretold.count_of(result), is_ovs, translates, now_ms)

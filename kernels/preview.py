@@ -11,9 +11,9 @@ from __future__ import annotations
 from ..shm.layout import ENTRY_BYTES, EXTENSION, CtState, PacketKind, Setting, Status, offset
 from ..shm.reasons import Reason
 from . import (
+    awaited,
     burst,
     entries,
-    expectations,
     flow_fields,
     index,
     intents,
@@ -137,5 +137,5 @@ def judge(views, frame_address, now_ms, copy, fields, verdict_address):
         return
     foretold = ZERO
     if memory.acquire32(zones.expectations_address(views, u64(parsed.zone))) != ZERO:
-        foretold = _REL if expectations.find(views, parsed, now_ms) == expectations.FOUND else ZERO
+        foretold = _REL if awaited.find(views, parsed, now_ms) == awaited.FOUND else ZERO
     no_record(verdict_address, parsed, _NEW | foretold, ZERO, ZERO)

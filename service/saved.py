@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import expectations, saving
+from ..kernels import expecting, saving
 from ..shm import descriptions, roster, segment
 from ..shm.errors import Exists, Missing, SegmentError
 from ..shm.layout import (
@@ -336,7 +336,7 @@ class _Restoration:
         added = 0
         for i in np.argsort(rows["order"]):
             at = np.uint64(rows.ctypes.data + int(i) * EXPECTATION.itemsize)
-            reason = expectations.add(self._views, at, np.uint64(len(rows)), np.uint64(now_ms()))
+            reason = expecting.add(self._views, at, np.uint64(len(rows)), np.uint64(now_ms()))
             added += int(reason) == Reason.NONE
         return added
 

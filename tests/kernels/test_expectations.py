@@ -1,114 +1,26 @@
-"""Expectations: who fits, who is consumed, what is stale, and that a kill or another participant bends none of it."""
+"""The table of expectations: what is stale goes, and neither a kill nor another participant bends any of it."""
 
 import foretelling
 import kills
 import pytest
 import tables
 import tiny
-from foretelling import CLIENT, NOW, SERVER, Wanted, add, claim, find
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from foretelling import NOW, Wanted, add, claim, find
 from simulation import Mapped, Simulation
-from zonetrack.kernels import expectations, locks
+from zonetrack.kernels import expectations
 from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.repair import repair
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import EXPECTATIONS_MAX, ExpectationFlag, Foretold, Setting
+from zonetrack.shm.layout import EXPECTATIONS_MAX
 from zonetrack.shm.reasons import Reason
 
-ANY, PERMANENT = ExpectationFlag.SOURCE_ANY, ExpectationFlag.PERMANENT
 interpreted = pytest.mark.skipif(JIT, reason="kills and schedules need the interpreter")
-
-
-class Scene:
-    """A table with two participants and two parents."""
-
-    def __init__(self):
-        self.table = tables.small()
-        self.one, self.other = tables.Participant(self.table), tables.Participant(self.table)
-        self.key, self.other_key = tables.keys(1), tables.keys(1, first=2)
-        self.parent = foretelling.parent_of(self.one, self.key)
-        self.other_parent = foretelling.parent_of(self.one, self.other_key)
-
-    def counts(self, zone=0):
-        """Return how many the table counts, and the zone."""
-        zone_count = int(tables.zones(self.table)["expectations"][zone])
-        return int(foretelling.header(self.table)["count"]), zone_count
 
 
 @pytest.fixture
 def scene():
-    made = Scene()
-    yield made
-    tables.assert_at_rest(made.table)
-
-
-# ------------------------------------------------------------------------------------------------ who fits
-def test_who_comes_as_foretold_is_found_from_any_port(scene):
-    assert add(scene.one, scene.parent, Wanted(mark=7)) is Reason.NONE
-    for port in (1, 20, 65535):
-        assert find(scene.other, source_port=port) == scene.parent
-    assert foretelling.record(scene.other.views["expected"])["mark"] == 7
-    assert scene.counts() == (1, 1)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Wanted(port=5001),
-        Wanted(protocol=17),
-        Wanted(zone=1),
-        Wanted(source=SERVER + 1),
-        Wanted(destination=CLIENT + 1),
-        Wanted(source=CLIENT, destination=SERVER),
-    ],
-)
-def test_who_does_not_is_not(scene, other):
-    add(scene.one, scene.parent)
-    assert find(scene.one, other) is None
-
-
-def test_a_source_port_that_was_foretold_counts(scene):
-    add(scene.one, scene.parent, Wanted(source_port=20))
-    assert find(scene.one, source_port=21) is None
-    assert find(scene.one, source_port=20) == scene.parent
-
-
-def test_any_source_will_do_where_none_was_foretold(scene):
-    add(scene.one, scene.parent, Wanted(flags=ANY))
-    assert find(scene.one, Wanted(source=12345)) == scene.parent
-
-
-# ------------------------------------------------------------------------------------------------ taken, and left
-def test_one_connection_takes_it(scene):
-    add(scene.one, scene.parent)
-    assert claim(scene.other) == scene.parent
-    assert scene.counts() == (0, 0)
-    assert find(scene.one) is None
-    assert scene.other.counter(Reason.EXPECTATION_MATCHED) == 1
-
-
-def test_of_two_who_found_it_one_has_it(scene):
-    add(scene.one, scene.parent)
-    assert find(scene.one) == find(scene.other) == scene.parent
-    packet = Wanted().packet()
-    claims = [expectations.claim(who.views, packet, u64(NOW)) for who in (scene.one, scene.other)]
-    assert claims == [expectations.FOUND, expectations.NONE]
-
-
-def test_a_permanent_one_stays(scene):
-    add(scene.one, scene.parent, Wanted(flags=PERMANENT))
-    assert claim(scene.one) == claim(scene.other, source_port=7) == scene.parent
-    assert scene.counts() == (1, 1)
-
-
-# ------------------------------------------------------------------------------------------------ stale
-def test_what_comes_too_late_was_not_foretold(scene):
-    add(scene.one, scene.parent, Wanted(expiry_ms=NOW + 10))
-    assert find(scene.one, now_ms=NOW + 9) == scene.parent
-    assert find(scene.one, now_ms=NOW + 10) is None
-    tables.zones(scene.table)["settings"][0] |= Setting.NO_EXPIRY
-    assert find(scene.one, now_ms=NOW + 10) == scene.parent
+    with foretelling.Scene() as made:
+        yield made
 
 
 def test_it_goes_with_its_parent(scene):
@@ -122,12 +34,6 @@ def test_it_goes_with_its_parent(scene):
     assert scene.counts() == (0, 0) and scene.one.counter(Reason.EXPECTATION_EXPIRED) == 1
 
 
-def test_it_goes_with_its_parents_zone(scene):
-    add(scene.one, scene.parent)
-    scene.one.flush(0)
-    assert find(scene.one) is None
-
-
 def test_the_sweep_removes_what_is_stale_and_nothing_else(scene):
     for i in range(100):
         add(scene.one, scene.parent, Wanted(port=1000 + i, expiry_ms=NOW + 50 if i % 2 else NOW + 5000), most=1000)
@@ -135,90 +41,6 @@ def test_the_sweep_removes_what_is_stale_and_nothing_else(scene):
         scene.one.sweep(NOW + 100)
     assert scene.counts() == (50, 50)
     assert sorted(foretelling.all_of(scene.table)["last"] >> u64(32) & u64(1)) == [0] * 50
-
-
-# ------------------------------------------------------------------------------------------------ bounds
-def test_what_says_the_same_replaces(scene):
-    add(scene.one, scene.parent, Wanted(mark=1))
-    assert add(scene.one, scene.parent, Wanted(mark=2)) is Reason.NONE
-    [left] = foretelling.all_of(scene.table)
-    assert left["mark"] == 2
-
-
-def test_of_another_parent_it_clashes(scene):
-    add(scene.one, scene.parent)
-    assert add(scene.one, scene.other_parent) is Reason.CLASH
-    assert add(scene.one, scene.other_parent, Wanted(flags=ANY)) is Reason.CLASH
-    assert add(scene.one, scene.other_parent, Wanted(source=SERVER + 1)) is Reason.NONE
-    assert scene.counts() == (2, 2)
-
-
-def test_what_is_stale_clashes_with_nobody(scene):
-    add(scene.one, scene.parent)
-    scene.one.remove(scene.key)
-    assert add(scene.one, scene.other_parent) is Reason.NONE
-    assert scene.counts() == (1, 1)
-
-
-def test_the_oldest_of_its_kind_makes_room(scene):
-    for port in (1, 2, 3):
-        add(scene.one, scene.parent, Wanted(port=port), most=2)
-    add(scene.one, scene.parent, Wanted(port=4, kind=Foretold.AUDIO), most=1)
-    add(scene.one, scene.other_parent, Wanted(port=5), most=2)
-    assert {int(last) >> 32 & 0xFFFF for last in foretelling.all_of(scene.table)["last"]} == {2, 3, 4, 5}
-    assert scene.one.counter(Reason.HELPER_DROPPED) == 1
-
-
-def test_a_full_table_refuses_until_something_is_stale(scene, monkeypatch):
-    most = EXPECTATIONS_MAX if JIT else 60
-    monkeypatch.setattr(expectations, "EXPECTATIONS_MAX", most)  # of the interpreter only
-    monkeypatch.setattr(expectations, "_MAX", u64(most))
-    for i in range(most):
-        parent = scene.other_parent if i == 9 else scene.parent
-        assert add(scene.one, parent, Wanted(port=i), most=9000) is Reason.NONE
-    assert add(scene.one, scene.parent, Wanted(port=60000), most=9000) is Reason.EXPECTATIONS_FULL
-    scene.one.remove(scene.other_key)
-    assert add(scene.one, scene.parent, Wanted(port=60000), most=9000) is Reason.NONE
-    assert find(scene.one, Wanted(port=60000)) == scene.parent
-
-
-def test_all_of_a_parent_are_removed(scene):
-    for port in (1, 2, 3):
-        add(scene.one, scene.parent, Wanted(port=port))
-    add(scene.one, scene.other_parent, Wanted(port=4))
-    assert expectations.remove_of(scene.one.views, u64(scene.parent), u64(1 << Foretold.AUDIO))
-    assert scene.counts() == (4, 4)
-    assert expectations.remove_of(scene.one.views, u64(scene.parent), u64(255))
-    assert scene.counts() == (1, 1)
-
-
-def test_a_lock_that_is_not_had_makes_busy(scene, monkeypatch):
-    monkeypatch.setattr(locks, "YIELDS_MAX", 5)  # of the interpreter only
-    add(scene.one, scene.parent)
-    header = foretelling.header(scene.table)
-    with tables.held(header):
-        assert find(scene.one) == scene.parent  # reading takes no lock
-        assert claim(scene.one) == "busy"
-        assert add(scene.one, scene.parent, Wanted(port=9)) is Reason.BUSY
-        header["version"] += 1
-        assert find(scene.one) == "busy"
-        header["version"] += 1
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("+-"), st.integers(1, 6), st.integers(0, 1)), max_size=20))
-def test_they_are_what_a_dict_of_them_would_be(acts):
-    scene = Scene()
-    known = {}
-    for act, port, zone in acts:
-        wanted = Wanted(port=port, zone=zone)
-        if act == "+":
-            assert add(scene.one, scene.parent, wanted, most=99) is Reason.NONE
-            known[port, zone] = scene.parent
-        else:
-            assert claim(scene.one, wanted) == known.pop((port, zone), None)
-        assert scene.counts()[0] == len(known)
-    tables.assert_at_rest(scene.table)
 
 
 # ------------------------------------------------------------------------------------------------ killed

@@ -22,7 +22,20 @@ import numpy as np
 import tables
 from foretelling import Wanted
 from simulation import Killed, Simulation
-from zonetrack.kernels import entries, expectations, flush, index, intents, late, locks, memory, repair, tally, tuples
+from zonetrack.kernels import (
+    awaited,
+    entries,
+    expectations,
+    flush,
+    index,
+    intents,
+    late,
+    locks,
+    memory,
+    repair,
+    tally,
+    tuples,
+)
 from zonetrack.kernels.words import u64
 from zonetrack.service.event_merge import Merger
 from zonetrack.shm.layout import ACTION, GLOBAL, QUOTA, STEP_BITS, TALKER, TALLY, UNLIMITED, Nat, Region, Step, offset
@@ -355,7 +368,7 @@ class Actor(Worker):
 
     def call(self, number):
         """A packet of GRE asks for the call that it belongs to."""
-        expectations.call_of(self.participant.views, Wanted(port=1 + number // 2).packet(1024))
+        awaited.call_of(self.participant.views, Wanted(port=1 + number // 2).packet(1024))
 
     def find_other(self, key):
         """A packet that seems to be translated looks for another connection of its key."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tables
-from zonetrack.kernels import expectations
+from zonetrack.kernels import awaited, expecting
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import (
     EXPECTATION,
@@ -66,6 +66,28 @@ class Wanted:
         return parsed
 
 
+class Scene:
+    """A table with two participants and two parents."""
+
+    def __init__(self):
+        self.table = tables.small()
+        self.one, self.other = tables.Participant(self.table), tables.Participant(self.table)
+        self.key, self.other_key = tables.keys(1), tables.keys(1, first=2)
+        self.parent = parent_of(self.one, self.key)
+        self.other_parent = parent_of(self.one, self.other_key)
+
+    def counts(self, zone=0):
+        """Return how many the table counts, and the zone."""
+        return int(header(self.table)["count"]), int(tables.zones(self.table)["expectations"][zone])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        if exception == (None, None, None):
+            tables.assert_at_rest(self.table)
+
+
 def record(address):
     """Return the EXPECTATION at an address of private memory."""
     memory = (ctypes.c_uint8 * EXPECTATION.itemsize).from_address(int(address))
@@ -81,24 +103,25 @@ def parent_of(participant, keys, records=None):
     return life >> 32 << 32 | int(found[0])
 
 
-def add(participant, parent, wanted=Wanted(), most=8, now_ms=NOW):
-    """Make an expectation; returns the Reason."""
+def described(parent, wanted=Wanted()):
+    """Return what is to be expected, EXPECTATION[1]."""
     fields = np.zeros(1, EXPECTATION)
     fields["source"][0], fields["destination"][0] = (0, wanted.source), (0, wanted.destination)
     fields["last"], fields["parent"], fields["expiry_ms"] = wanted.last, parent, wanted.expiry_ms
-    fields["flags"], fields["mark"], fields["kind"], fields["helper"] = (
-        wanted.flags,
-        wanted.mark,
-        wanted.kind,
-        Helper.FTP,
-    )
-    fields["label"][0] = wanted.label
-    return Reason(int(expectations.add(participant.views, np.uint64(fields.ctypes.data), u64(most), u64(now_ms))))
+    fields["flags"], fields["mark"], fields["kind"] = wanted.flags, wanted.mark, wanted.kind
+    fields["helper"], fields["label"][0] = Helper.FTP, wanted.label
+    return fields
+
+
+def add(participant, parent, wanted=Wanted(), most=8, now_ms=NOW):
+    """Make an expectation; returns the Reason."""
+    fields = described(parent, wanted)
+    return Reason(int(expecting.add(participant.views, u64(fields.ctypes.data), u64(most), u64(now_ms))))
 
 
 def find(participant, wanted=Wanted(), source_port=1024, now_ms=NOW):
     """Look for the expectation of a packet; returns the parent that it names, None, or "busy"."""
-    return _answer(participant, expectations.find(participant.views, wanted.packet(source_port), u64(now_ms)))
+    return _answer(participant, awaited.find(participant.views, wanted.packet(source_port), u64(now_ms)))
 
 
 def claim(participant, wanted=Wanted(), source_port=1024, now_ms=NOW):
@@ -106,13 +129,13 @@ def claim(participant, wanted=Wanted(), source_port=1024, now_ms=NOW):
     answer = find(participant, wanted, source_port, now_ms)
     if answer is None or answer == "busy":
         return answer
-    return _answer(participant, expectations.claim(participant.views, wanted.packet(source_port), u64(now_ms)))
+    return _answer(participant, awaited.claim(participant.views, wanted.packet(source_port), u64(now_ms)))
 
 
 def _answer(participant, found):
-    if found == expectations.FOUND:
+    if found == awaited.FOUND:
         return int(record(participant.views["expected"])["parent"])
-    return "busy" if found == expectations.BUSY else None
+    return "busy" if found == awaited.BUSY else None
 
 
 def all_of(table):
