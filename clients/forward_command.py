@@ -7,15 +7,17 @@ from typing import Any
 
 import click
 
-TOPOLOGIES = ("pp", "pv", "pvp", "vv")
+TOPOLOGIES = ("p", "pp", "pv", "pvp", "vv", "vn")
 PORT_KINDS = ("blocks", "low", "xdp")
 FLOWS = "10,32,50,100,500,1000"
 SIZE_MIN, SIZE_MAX = 64, 1518
 COLUMNS = (
     ("flows", "flows"),
     ("batching", "batching"),
+    ("tx_flush_interval_us", "interval us"),
     ("packets_per_second", "packets/s"),
     ("packets_per_cpu_second", "per CPU s"),
+    ("packets_per_busy_second", "per busy s"),
     ("min_us", "min us"),
     ("avg_us", "avg us"),
     ("p50_us", "p50 us"),
@@ -27,10 +29,12 @@ AGAINST = ("by", "packets_per_second", "packets_per_cpu_second", "cpu_s", "sent"
 PAIRS = ("rules", "pairs", "on_per_second", "off_per_second", "ratio", "low", "high")
 
 
-class Flows(click.ParamType):
+class Numbers(click.ParamType):
     """Numbers with commas between them."""
 
-    name = "flows"
+    name = "numbers"
+    low, high = 0, 0
+    example = what = ""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
         """Return the numbers."""
@@ -39,14 +43,28 @@ class Flows(click.ParamType):
         try:
             found = [int(one) for one in value.split(",")]
         except ValueError:
-            self.fail(f"{value!r} is no list of numbers, such as {FLOWS}", param, ctx)
-        if not all(1 <= one <= 10_000 for one in found):
-            self.fail(f"{value!r}: 1 to 10,000 flows", param, ctx)
+            self.fail(f"{value!r} is no list of numbers, such as {self.example}", param, ctx)
+        if not all(self.low <= one <= self.high for one in found):
+            self.fail(f"{value!r}: {self.low:,} to {self.high:,} {self.what}", param, ctx)
         return found
 
 
+class Flows(Numbers):
+    """How many flows."""
+
+    name, low, high, example, what = "flows", 1, 10_000, FLOWS, "flows"
+
+
+class Intervals(Numbers):
+    """Microseconds."""
+
+    name, low, high, example, what = "intervals", 0, 1_000_000, "0,50,100", "microseconds"
+
+
 @click.command("forward")
-@click.option("--topology", type=click.Choice(TOPOLOGIES), default="pp", show_default=True, help="p: a wire, v: shm.")
+@click.option(
+    "--topology", type=click.Choice(TOPOLOGIES), default="pp", show_default=True, help="p: a wire, v: shm, n: drops."
+)
 @click.option("--flows", type=Flows(), default=FLOWS, show_default=True, metavar="N,...", help="A row each.")
 @click.option("--size", type=click.IntRange(SIZE_MIN, SIZE_MAX), default=SIZE_MIN, show_default=True, help="Of frames.")
 @click.option(
@@ -68,6 +86,15 @@ class Flows(click.ParamType):
     show_default=True,
     help="Of the highest rate, at which times and losses are taken.",
 )
+@click.option(
+    "--tx-flush-interval-us",
+    "flush_intervals_us",
+    type=Intervals(),
+    default="0",
+    show_default=True,
+    metavar="N,...",
+    help="That frames may wait where they wait for each other, a row each.",
+)
 @click.option("--against", type=click.Choice(["kernel"]), help="Beside Linux's own routing, by time of all processors.")
 @click.option(
     "--stats-pairs", type=click.IntRange(2, 10_000), help="What statistics cost: so many pairs with and without."
@@ -83,6 +110,7 @@ def command(
     port_kind: str,
     seconds: float,
     paced_share: float,
+    flush_intervals_us: list[int],
     against: str | None,
     stats_pairs: int | None,
     as_json: bool,
@@ -90,7 +118,8 @@ def command(
     """Packets through ports and rules: as fast as may be, then at half that rate for the time they are on their way.
 
     pp goes from wire to wire, pv from a wire to a client in shared memory, pvp through such a client to a wire, vv from
-    client to client.  Everything is tracked.  It takes root and ip(8) where there are wires.
+    client to client; p only receives, vn sends from a client to an interface that drops.  Everything is tracked.  It takes
+    root and ip(8) where there are wires.  A busy second is one that the worker spends in bursts with packets.
 
     With --against kernel (pp, the last of --flows): packets a second of processor time, of the whole machine without the
     generator, here and where Linux routes and tracks.  With --stats-pairs: two workers both ways over two ports, with
@@ -125,7 +154,8 @@ def command(
             columns = columns_of(PAIRS)
         else:
             more = {"port": port_kind, "paced_share": paced_share}
-            rows = list(forward_trial.conduct(topology, size, flows, batching, seconds, say, port_kind, paced_share))
+            trial = (topology, size, flows, batching, seconds, say, port_kind, paced_share, flush_intervals_us)
+            rows = list(forward_trial.conduct(*trial))
     except (SegmentError, RosterError) as error:
         raise ZonetrackError(str(error)) from error
     if as_json:

@@ -1,11 +1,11 @@
 """Forwarding beside Linux's own: the same wires and packets, once through a gateway that tracks, once routed by the system.
 
-    source -- wire -- gateway -- wire -- sink
+    source -- wire -- gateway -- wire -- an interface that nobody listens to
 
 The system's gateway has addresses, a route and connection tracking (a rule that asks for the state of connections); ours has
 two packet sockets and a rule.  What is compared is packets a second of processor time of the whole machine, without what the
-generator takes by itself: that is measured before, with a gateway that takes packets and routes nothing.  What arrives is
-counted by the interface at the end, where no process listens to it.
+generator takes by itself: that is measured with a wire at whose other end the system drops at once what comes, for it is for
+somebody else.  What arrives is counted by the interface at the end.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ..service import crew
-from . import namespaces
+from . import forward_ends, namespaces
 from .driver import CheckFailed
 from .forward_trial import Row, Stage
-from .namespaces import Namespace, NamespaceError
+from .namespaces import Interfaces, Namespace, NamespaceError
 
 MAC = "02:00:00:00:00:02"
 """Where frames of forward_traffic are sent to."""
@@ -32,30 +32,13 @@ SOURCE_NET, SINK_NET, SERVER = "10.1.255.254/16", "10.2.255.254/16", "10.2.0.1"
 SETTLE_S = 0.3
 """After which nothing is on its way any more."""
 TICKS = os.sysconf("SC_CLK_TCK")
-RX_PACKETS = 1
-"""Place among an interface's counters in /proc/net/dev."""
+NOBODY, KERNEL, OURS = GATEWAYS = ("nobody", "kernel", "zonetrack")
 
 
 def busy_s() -> float:
     """Return the seconds that all processors have been busy with anything."""
     user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
     return (user + nice + system + irq + softirq) / TICKS
-
-
-def received(space: Namespace, name: str) -> int:
-    """Return how many packets an interface of a namespace has received."""
-    with space.entered():
-        for line in Path("/proc/thread-self/net/dev").read_text().splitlines():
-            called, _, counters = line.partition(":")
-            if called.strip() == name:
-                return int(counters.split()[RX_PACKETS])
-    raise NamespaceError(f"there is no interface {name}")
-
-
-def route(space: Namespace, on: bool) -> None:
-    """Have the system route between the interfaces of a gateway, or take what comes and no more."""
-    with space.entered():
-        Path("/proc/sys/net/ipv4/ip_forward").write_text("01"[on])
 
 
 def set_up(space: Namespace) -> None:
@@ -65,6 +48,7 @@ def set_up(space: Namespace) -> None:
         NamespaceError: that cannot be had here.
     """
     with space.entered():
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         for name, net in (("in", SOURCE_NET), ("out", SINK_NET)):
             namespaces.run("addr", "add", net, "dev", name)
             for of in ("all", name):
@@ -88,16 +72,22 @@ def tracked(space: Namespace) -> int:
 class Trial:
     """The wires of one gateway, with a source, and what goes through in some seconds."""
 
-    def __init__(self, size: int, house: contextlib.ExitStack, ours: bool) -> None:
-        """Lay them; where the gateway is not ours, the system is one."""
-        self.stage = Stage("pp", size, house, has_gateway=ours)
-        self.ours = ours
-        _, self.gateway, self.beyond = self.stage.spaces
-        if not ours:
+    def __init__(self, size: int, house: contextlib.ExitStack, by: str) -> None:
+        """Lay them; of GATEWAYS one is there."""
+        self.stage = Stage("pp", size, house, has_gateway=by == OURS, has_sink=False)
+        self.by = by
+        _, self.gateway, beyond = self.stage.spaces
+        self.beyond = house.enter_context(Interfaces(beyond))
+        if by == KERNEL:
             set_up(self.gateway)
 
-    def run(self, flows: int, seconds: float) -> dict[str, float]:
+    def run(self, flows: int, seconds: float, rate: float = 0.0) -> dict[str, float]:
         """Send for some seconds; return packets sent and received, and the seconds of processors.
+
+        Args:
+            flows: of the packets.
+            seconds: that they are sent.
+            rate: in packets/s, 0: as fast as may be.
 
         Raises:
             CheckFailed: a process failed.
@@ -105,26 +95,25 @@ class Trial:
         control = self.stage.control
         for name in control.dtype.names or ():
             control[name] = 0
-        control["takes"] = 1
-        jobs: list[Callable[[], None]] = [partial(self.stage.generate, flows, seconds, 0.0), self._end]
-        if self.ours:
-            jobs.append(partial(self.stage.gateway, Row(flows, True).batching))
+        jobs: list[Callable[[], None]] = [partial(self._send, flows, seconds, rate)]
+        if self.by == OURS:
+            jobs.append(partial(self.stage.gateway, Row(flows, True)))
         made = crew.Crew(len(jobs), lambda number: jobs[number]())
-        before, busy = received(self.beyond, "sink"), busy_s()
+        before, busy = self.beyond.received("sink"), busy_s()
         made.run()
         if made.deaths:
             raise CheckFailed("; ".join(map(str, made.deaths)))
         return {
             "sent": float(control["sent"]),
-            "received": float(received(self.beyond, "sink") - before),
+            "received": float(self.beyond.received("sink") - before),
             "cpu_s": busy_s() - busy,
             "elapsed_s": float(control["elapsed_ns"]) / 1e9,
         }
 
-    def _end(self) -> None:
-        """Let it be over when all was sent and has arrived."""
-        while not self.stage.control["done"]:
-            time.sleep(SETTLE_S / 10)
+    def _send(self, flows: int, seconds: float, rate: float) -> None:
+        """Send, and let it be over when all that was sent has arrived."""
+        forward_ends.stay(alone=False)
+        forward_ends.Ends(self.stage, flows).send(seconds, rate)
         time.sleep(SETTLE_S)
         self.stage.control["over"] = 1
 
@@ -155,12 +144,10 @@ def conduct(flows: int, size: int, seconds: float, say: Callable[[str], None]) -
         CheckFailed: nothing arrives, or the system tracks nothing.
     """
     with contextlib.ExitStack() as house:
-        ours, linux = (Trial(size, house, is_ours) for is_ours in (True, False))
+        nobody, linux, ours = (Trial(size, house, by) for by in GATEWAYS)
         say("the generator alone")
-        route(linux.gateway, False)
-        alone = linux.run(flows, seconds)
+        alone = nobody.run(flows, seconds)
         say("Linux routes and tracks")
-        route(linux.gateway, True)
         by_linux = linux.run(flows, seconds)
         if not by_linux["received"] or tracked(linux.gateway) < flows:
             raise CheckFailed(
@@ -171,6 +158,6 @@ def conduct(flows: int, size: int, seconds: float, say: Callable[[str], None]) -
         if not by_us["received"]:
             raise CheckFailed("nothing arrived")
     alone_s = alone["cpu_s"] / alone["sent"]
-    rows = [figures("zonetrack", by_us, alone_s), figures("kernel", by_linux, alone_s)]
+    rows = [figures(OURS, by_us, alone_s), figures(KERNEL, by_linux, alone_s)]
     ratio = rows[0]["packets_per_cpu_second"] / rows[1]["packets_per_cpu_second"]
     return {"rows": rows, "generator_ns": alone_s * 1e9, "ratio_per_cpu_second": ratio}

@@ -14,6 +14,9 @@ from .errors import ZonetrackError
 
 CLONE_NEWNET = 0x40000000
 OWN = "/proc/self/ns/net"
+RX_PACKETS = 1
+"""Place among an interface's counters in /proc/net/dev."""
+TABLE_BYTES_MAX = 1 << 16
 
 
 class NamespaceError(ZonetrackError):
@@ -83,6 +86,38 @@ def _back_home() -> Iterator[None]:
     finally:
         _call("setns", home, CLONE_NEWNET)
         os.close(home)
+
+
+class Interfaces:
+    """What the interfaces of a namespace have counted themselves, as any process may read it, wherever it is."""
+
+    def __init__(self, of: Namespace) -> None:
+        """Open the table."""
+        with of.entered():
+            self._descriptor = os.open("/proc/thread-self/net/dev", os.O_RDONLY | os.O_CLOEXEC)
+
+    def received(self, name: str) -> int:
+        """Return how many packets an interface has received."""
+        for line in os.pread(self._descriptor, TABLE_BYTES_MAX, 0).decode().splitlines():
+            called, _, counters = line.partition(":")
+            if called.strip() == name:
+                return int(counters.split()[RX_PACKETS])
+        raise NamespaceError(f"there is no interface {name}")
+
+    def __enter__(self) -> Interfaces:
+        """Close it at the end of the block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+
+def add_void(space: Namespace, name: str) -> None:
+    """Make an interface that counts as received, and drops, what is sent by it (ifb); up and without ARP."""
+    with space.entered():
+        run("link", "add", name, "type", "ifb")
+        run("link", "set", name, "arp", "off", "up")
 
 
 def wire(one: Namespace, name: str, other: Namespace, far: str) -> None:

@@ -30,7 +30,8 @@ from ..shm.rulebook import Rulebook
 from ..shm.sizing import Geometry
 from . import forward_traffic
 from .driver import CheckFailed
-from .forward_trial import BATCH_CLIENT, ROUNDS, SLOTS
+from .forward_ends import BATCH_CLIENT
+from .forward_trial import ROUNDS, SLOTS
 from .port import Queue
 
 PORTS, WORKERS = ("left", "right"), 2

@@ -114,6 +114,8 @@ def _answer_fragment(views, loop, number):
     if u64(waiting_at(waiting).generation) != fragments.generation_of(fragments.word_of(views, number)):
         return
     address = u64(waiting_at(waiting).queue)
+    if address == ZERO:  # its queue has gone to another worker
+        return
     queue = queue_at(address)
     if ports.decides(queue):
         mark = u64(verdict_at(fragments.fragment(views, number) + fragments.VERDICT).mark)
@@ -169,6 +171,8 @@ def _fetch_late(views, pipe, loop, now_ms):
         if u64(waiting_at(at).generation) != fragments.generation_of(fragments.word_of(views, number)):
             continue
         address = u64(waiting_at(at).queue)
+        if address == ZERO:  # its queue has gone to another worker
+            continue
         queue = queue_at(address)
         _, _, captured, wire, link, flags = ring.fetch(at)
         memory.copy(loop.descriptors, at, _DESCRIPTOR)

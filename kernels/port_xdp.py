@@ -12,7 +12,7 @@
     sent    the system    we            places whose frames have gone
 
 Cursors are words of 32 bits that run on.  At rest two equations hold, by which who takes over from a dead worker knows how
-far it had come (service/ports/xdp):
+far it had come (service/ports/xdp); the first is of who receives, the second of who sends, which may be two:
 
     fill.producer = rx.consumer + rx_count      each frame that was taken gave one place back
     tx.producer = sent.consumer + fresh         each that was sent took a fresh place, or one whose frame had gone
@@ -31,6 +31,7 @@ from ..shm.layout import (
     DIVERTED,
     FRAME,
     FRAME_BYTES,
+    INJECTED,
     POLL_BURST_PACKETS,
     QUEUE,
     XSK,
@@ -46,10 +47,11 @@ from .words import EIGHT, FOUR, ONE, THREE, ZERO, u32_add, u32_sub, u64
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
 diverted_at = memory.record_at(DIVERTED)
+injected_at = memory.record_at(INJECTED)
 xsk_at = memory.record_at(XSK)
 
 RX, TX = offset(QUEUE, "rx"), offset(QUEUE, "tx")
-"""In QUEUE.tx stands the POLLED by which the system is woken."""
+_POLLED = RX + offset(DIVERTED, "polled")
 _BURST = u64(POLL_BURST_PACKETS)
 _FRAME = u64(FRAME_BYTES)
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
@@ -112,14 +114,14 @@ def release(address):
     memory.release32(xsk.fill_producer, u32_add(produced, count))  # R1
     memory.release32(xsk.rx_consumer, u32_add(first, count))  # R2
     if memory.acquire32(xsk.fill_flags) & _NEEDS_WAKEUP != ZERO:
-        sockets.can_be_read(u64(queue_at(address).rx_descriptor), address + TX)
+        sockets.can_be_read(u64(queue_at(address).rx_descriptor), address + _POLLED)
 
 
 # ------------------------------------------------------------------------------------------------ out
 @inlined
-def longest(frame, xsk):
+def longest(frame, own):
     """Return the most bytes that a frame may have to go out."""
-    return tags.longest(frame, xsk.length_max, xsk.place_bytes)
+    return tags.longest(frame, own.length_max, xsk_at(own.rings).place_bytes)
 
 
 @inlined
@@ -141,10 +143,10 @@ def put(address, frame):
     """
     memory.apart()
     queue = queue_at(address)
-    own = diverted_at(address + RX)
+    own = injected_at(address + TX)
     xsk = xsk_at(own.rings)
     captured = u64(frame.captured_bytes)
-    if captured < u64(frame.wire_bytes) or u64(frame.link) != _ETHERNET or captured > longest(frame, xsk):
+    if captured < u64(frame.wire_bytes) or u64(frame.link) != _ETHERNET or captured > longest(frame, own):
         queue.tx_too_long = queue.tx_too_long + ONE
         return u64(Reason.OUTPUT_TOO_LONG)
     if not _is_free(own, xsk):
@@ -179,7 +181,7 @@ def tx_burst(address):
     """Have the system send what was put; what it will not take now stays in the ring, and goes with the next."""
     memory.apart()
     queue = queue_at(address)
-    xsk = xsk_at(diverted_at(address + RX).rings)
+    xsk = xsk_at(injected_at(address + TX).rings)
     produced = memory.le32(xsk.tx_producer)
     for _ in range(KICKS_MAX):
         consumed = memory.acquire32(xsk.tx_consumer)

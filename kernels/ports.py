@@ -148,7 +148,7 @@ def longest(address, frame):
     if kind == _PACKET or kind == _FRAMES:
         return port_packet.longest(frame, port_packet.places_at(address + port_packet.TX))
     if kind == _XDP:
-        return port_xdp.longest(frame, port_xdp.xsk_at(port_xdp.diverted_at(address + port_xdp.RX).rings))
+        return port_xdp.longest(frame, port_xdp.injected_at(address + port_xdp.TX))
     return u64(frame.captured_bytes)
 
 

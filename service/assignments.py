@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..shm.layout import MEASURED_EVERY, Part
-from ..shm.queues import Queues, may_move
+from ..shm.queues import Queues
 from . import log
 
 WINDOW_S = 60.0
@@ -73,25 +73,23 @@ def variance(loads: Iterable[float]) -> float:
     return statistics.pvariance(list(loads))
 
 
-def plan(loads: Mapping[int, float], holders: Mapping[int, int], workers: int, fixed: Iterable[int] = ()) -> Plan:
+def plan(loads: Mapping[int, float], holders: Mapping[int, int], workers: int) -> Plan:
     """Return how queues would be dealt out better.
 
     Args:
         loads: of each queue by number, in any unit.
         holders: the worker of each.
         workers: how many there are.
-        fixed: queues that stay where they are.
     """
     own = [{number for number, holder in holders.items() if holder == worker} for worker in range(workers)]
     sums = [sum(loads[number] for number in one) for one in own]
-    before, stay = variance(sums), set(fixed)
+    before = variance(sums)
     for _ in range(STEPS_MAX):
         high, low = sums.index(max(sums)), sums.index(min(sums))
         gap = sums[high] - sums[low]
-        movable = sorted(own[high] - stay)
         # a queue that goes, and one that comes for it: together they are best half of the gap, and never all of it
-        steps = [(loads[one], one, None) for one in movable]
-        steps += [(loads[one] - loads[other], one, other) for one in movable for other in sorted(own[low] - stay)]
+        steps = [(loads[one], one, None) for one in sorted(own[high])]
+        steps += [(loads[one] - loads[other], one, other) for one in sorted(own[high]) for other in sorted(own[low])]
         steps = [step for step in steps if 0.0 < step[0] < gap * (1 - 1e-9)]
         if not steps:
             break
@@ -177,7 +175,6 @@ class Assignments:
                     "queue": int(records["index"][number]),
                     "worker": holder - 1 if holder else None,
                     "wanted": int(records["wanted"][number]) - 1,
-                    "moves": may_move(port),
                     "packets_per_second": round(done.queues["rx_packets"][number] / window_ns * 1e9, 1),
                     "usage_percent": round(100.0 * loads[number], 2),
                 }
@@ -202,9 +199,7 @@ class Assignments:
     # ------------------------------------------------------------------------------------------------ what shall be
     def plan(self) -> Plan:
         """Return how queues would be dealt out better, by what they cost lately."""
-        ports, records = self.queues.ports, self.queues.records
-        fixed = [number for number in self.receiving if not may_move(ports[int(records["port"][number])])]
-        return plan(self.loads(), self.holders(), self.queues.workers, fixed)
+        return plan(self.loads(), self.holders(), self.queues.workers)
 
     def told(self, made: Plan) -> dict[str, Any]:
         """Return a plan in plain values."""

@@ -1364,12 +1364,23 @@ DIVERTED = np.dtype(
     [
         ("rings", "u8"),  # address of a XSK
         ("position", "u8"),  # frames taken since the rings were made, modulo 2**32
-        ("fresh", "u8"),  # places to send from that were used once, or are in use for the first time
+        ("polled", "u8"),  # POLLED, by which the system is woken
         ("reserved", "u8", (5,)),
     ],
     align=True,
 )
-"""What a worker must not forget of a socket of AF_XDP: QUEUE.rx of a port of kind XDP."""
+"""What a worker that receives by a socket of AF_XDP must not forget: QUEUE.rx of a port of kind XDP."""
+
+INJECTED = np.dtype(
+    [
+        ("rings", "u8"),  # address of a XSK
+        ("fresh", "u8"),  # places to send from that were used once, or are in use for the first time
+        ("length_max", "u8"),  # of a frame without a VLAN tag, by the interface's MTU
+        ("reserved", "u8", (5,)),
+    ],
+    align=True,
+)
+"""What a worker that sends by a socket of AF_XDP must not forget: QUEUE.tx of a port of kind XDP."""
 
 XSK = np.dtype(
     [
@@ -1390,7 +1401,6 @@ XSK = np.dtype(
         ("sent_producer", "u8"),
         ("sent_consumer", "u8"),
         ("sent_entries", "u8"),  # address of u64[tx_count]: places whose frames have gone
-        ("length_max", "u8"),  # of a frame without a VLAN tag, by the interface's MTU
     ],
     align=True,
 )
@@ -1432,7 +1442,7 @@ POLL_BURST_PACKETS = 32
 WAITING = np.dtype(
     [
         ("descriptor", DESCRIPTOR),
-        ("queue", "u8"),  # address of the QUEUE that it came from
+        ("queue", "u8"),  # address of the QUEUE that it came from; 0: that is another worker's now, who drops it
         ("generation", "u4"),  # of the fragment; another has the place if it is not this one any more
         # where rules hold
         ("op", "u4"),  # PASSAGE: the ct that it waits in
@@ -2051,6 +2061,7 @@ BESIDE = {
     "END": END,
     "BLOCKS": BLOCKS,
     "FRAMES": FRAMES,
+    "INJECTED": INJECTED,
     "PLACES": PLACES,
     "QUEUED": QUEUED,
     "DIVERTED": DIVERTED,
@@ -2156,8 +2167,8 @@ assert DATAGRAM.itemsize == DATAGRAM_BYTES and FRAGMENT.itemsize == FRAGMENT_BYT
 assert RING.itemsize == RING_BYTES and DESCRIPTOR.itemsize == DESCRIPTOR_BYTES
 assert WAITING.itemsize == WAITING_BYTES
 assert END.itemsize == BLOCKS.itemsize == PLACES.itemsize == QUEUED.itemsize == END_BYTES
-assert QUEUE.itemsize == QUEUE_BYTES and DIVERTED.itemsize == FRAMES.itemsize == END_BYTES
-assert all(_no_implicit_padding(one) for one in (QUEUED, DIVERTED, XSK))
+assert QUEUE.itemsize == QUEUE_BYTES and DIVERTED.itemsize == INJECTED.itemsize == FRAMES.itemsize == END_BYTES
+assert all(_no_implicit_padding(one) for one in (QUEUED, DIVERTED, INJECTED, XSK))
 assert POLLED.itemsize == POLLED_BYTES and all(_no_implicit_padding(one) for one in (QUEUE, BLOCKS, PLACES, POLL))
 assert PERF.itemsize == PERF_BYTES and QUEUES_HEAD.itemsize == LINE_BYTES and max(Part) < PARTS
 assert _no_implicit_padding(PERF) and MEASURED_EVERY & (MEASURED_EVERY - 1) == 0

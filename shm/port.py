@@ -27,6 +27,7 @@ import os
 import re
 import weakref
 from dataclasses import dataclass, field
+from enum import IntFlag
 from typing import Self
 
 import numpy as np
@@ -54,7 +55,17 @@ from .layout import (
 from .segment import named
 
 RX, TX = 0, 1
-"""The sides of a queue: to the service, and back."""
+"""The rings of a queue: to the service, and back."""
+
+
+class Side(IntFlag):
+    """The two sides of a place: who polls it has one, who sends by it the other."""
+
+    RX = 1
+    TX = 2
+    BOTH = 3
+
+
 SLOTS_DEFAULT = 512
 """Frames in each ring: 1.1 MB, which stays in the second level of cache, and lasts 0.1 ms at 5 M packets/s."""
 SLOTS_MIN = 4
@@ -195,18 +206,19 @@ class Port:
         """Return how many places it has: its queues, whatever the workers."""
         return self.queues
 
-    def lay(self, queue: np.void, index: int) -> None:
+    def lay(self, queue: np.void, index: int, sides: Side = Side.BOTH) -> None:
         """Fill in what a QUEUE says of where its rings are."""
-        self.point(queue["rx"], index, RX)
-        self.point(queue["tx"], index, TX)
+        if Side.RX in sides:
+            self.point(queue["rx"], index, RX)
+        if Side.TX in sides:
+            self.point(queue["tx"], index, TX)
 
-    def resume(self, queue: np.void) -> None:
+    def resume(self, queue: np.void, sides: Side = Side.BOTH) -> None:
         """Say in the rings where we are: whoever was here before may have died between its two stores."""
-        for side, name, word in ((RX, "rx", "consumed"), (TX, "tx", "produced")):
-            if side == TX and queue["shared"] and not queue["lock"]:
-                continue  # others may be writing it now; it is as it should be
-            place = self.extent.ring(int(queue["index"]), side)[0]
-            self.memory[place : place + RING.itemsize].view(RING)[word] = queue[name]["cursor"]
+        for side, number, name, word in ((Side.RX, RX, "rx", "consumed"), (Side.TX, TX, "tx", "produced")):
+            if side in sides:
+                place = self.extent.ring(int(queue["index"]), number)[0]
+                self.memory[place : place + RING.itemsize].view(RING)[word] = queue[name]["cursor"]
 
     def taken(self, index: int) -> int:
         """Return how many descriptors a client says to have taken out of the ring back of a queue."""

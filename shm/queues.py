@@ -32,7 +32,7 @@ import mmap
 import os
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,6 +59,7 @@ from .layout import (
     POLLED,
     QUEUE,
     QUEUE_BYTES,
+    QUEUED,
     QUEUES_HEAD,
     QUEUES_MAX,
     RING,
@@ -72,10 +73,10 @@ from .layout import (
     PortKind,
     offset,
 )
-from .port import RX, TX
+from .port import RX, TX, Side
 from .rulebook import Rulebook
 
-__all__ = ["RX", "TX", "Loop", "Queues", "Source"]
+__all__ = ["RX", "TX", "Loop", "Queues", "Side", "Source"]
 BATCH_MAX = POLL_BURST_PACKETS
 """Frames of a queue that wait to be handed over at most."""
 SPINS_MAX = 500
@@ -85,8 +86,6 @@ SLEEP_MS_DEAF = 1
 """The longest sleep of a worker that cannot sleep on all its queues: words of too many rings, or of rings and devices."""
 DRAIN_S = 0.1
 """That a worker waits for clients to take what it has sent before it gives a queue up."""
-RX_FIELDS, TX_FIELDS = ("rx", "rx_descriptor"), ("tx", "tx_descriptor")
-"""What a QUEUE says of where it is, for who polls it and for who sends by it."""
 SLEPT_ON = (PortKind.PACKET, PortKind.TAP, PortKind.NFQUEUE, PortKind.XDP, PortKind.FRAMES)
 """Kinds of ports whose descriptors say when there is something."""
 _POLLIN = 1
@@ -120,12 +119,13 @@ class Source(Protocol):
         """Return how many places it has, for so many workers; the first ``queues`` of them receive."""
         ...
 
-    def lay(self, queue: np.void, index: int) -> None:
-        """Fill in what a QUEUE says of a place: its kind, and where its memory is."""
+    def lay(self, queue: np.void, index: int, sides: Side = Side.BOTH) -> None:
+        """Fill in what a QUEUE says of a place: its kind, and where its memory is; of a side that is another's, nothing."""
         ...
 
-    def resume(self, queue: np.void) -> None:
-        """Go on at a place where the worker before, which may have died in the middle of anything, has left it."""
+    def resume(self, queue: np.void, sides: Side = Side.BOTH) -> None:
+        """Go on at a place where the worker before, which may have died in the middle of anything, has left it; a side that
+        is another's is left alone, for he may be at work there."""
         ...
 
     def look(self, queue: np.void) -> None:
@@ -212,7 +212,7 @@ class Queues:
         """Return workers by the numbers of queues, from workers by port and queue.
 
         Raises:
-            ValueError: there is no such queue, or no such worker, or the queues of that port cannot be moved.
+            ValueError: there is no such queue, or no such worker.
         """
         found = {}
         for (name, index), worker in assigned.items():
@@ -224,8 +224,6 @@ class Queues:
                 raise ValueError(f"port {name} has {self.ports[port].queues} queues to receive by, not a queue {index}")
             if not 0 <= worker < self.workers:
                 raise ValueError(f"there are workers 0 to {self.workers - 1}, not a worker {worker}")
-            if not may_move(self.ports[port]):
-                raise ValueError(f"queues of port {name} stay where they are: they send through what they receive by")
             found[self.number(port, index)] = worker
         return found
 
@@ -289,6 +287,11 @@ def on_a_line(dtype: np.dtype, count: int) -> np.ndarray:
     """Return zeros[count] that begin at a cache line."""
     block = np.zeros(count * dtype.itemsize + LINE_BYTES, "u1")
     return block[-block.ctypes.data % LINE_BYTES :][: count * dtype.itemsize].view(dtype)
+
+
+def _sides(number: int, sends: Collection[int], polls: Collection[int]) -> Side:
+    """Return which sides of a place are ours."""
+    return (Side.RX if number in polls else Side(0)) | (Side.TX if number in sends else Side(0))
 
 
 class Loop:
@@ -355,33 +358,19 @@ class Loop:
         """Say of places where they stand in this process, on the sides that are ours."""
         for number in dict.fromkeys([*sends, *polls]):
             record = self.queues.records[number]
-            if record["kind"] == PortKind.SHM:
-                # its cursors may be moved by others at this moment; where it is, it is for all
-                self._port_of(record).lay(record, int(record["index"]))
-            else:
-                act = self._port_of(record).lay
-                self._fill(number, sends, polls, lambda queue, act=act: act(queue, int(queue["index"])))
+            # the cursors of a client's rings may be moved by others at this moment; where those are, they are for all
+            sides = Side.BOTH if record["kind"] == PortKind.SHM else _sides(number, sends, polls)
+            self._port_of(record).lay(record, int(record["index"]), sides)
 
     def _resume(self, sends: Collection[int], polls: Collection[int]) -> None:
         """Go on at places where the worker before has left them, on the sides that are ours."""
         for number in dict.fromkeys([*sends, *polls]):
             record = self.queues.records[number]
-            if number in polls or record["kind"] != PortKind.SHM:  # who only sends to a client shares its place
-                self._fill(number, sends, polls, self._port_of(record).resume)
-
-    def _fill(
-        self, number: int, sends: Collection[int], polls: Collection[int], act: Callable[[np.void], None]
-    ) -> None:
-        """Do something to a QUEUE, of which one side may be another worker's, and is left alone then."""
-        record = self.queues.records[number]
-        if (number in sends and number in polls) or not may_move(self._port_of(record)):
-            act(record)
-            return
-        copy = self.queues.records[number : number + 1].copy()[0]
-        copy["lock"] = 0  # of another, if of anybody: he knows where he is
-        act(copy)
-        for name in TX_FIELDS if number in sends else RX_FIELDS:
-            record[name] = copy[name]
+            sides = _sides(number, sends, polls)
+            if record["kind"] == PortKind.SHM:
+                # who polls answers, too; what several send by is as it should be, or is somebody's who has locked it
+                sides = (Side.RX if record["shared"] else Side.BOTH) if number in polls else Side(0)
+            self._port_of(record).resume(record, sides)
 
     def _listen(self) -> None:
         """Poll the queues that are ours now."""
@@ -416,7 +405,7 @@ class Loop:
         if any(number in self.polls for number in given):
             self._leaves_s, self._leaving = time.monotonic() + DRAIN_S, {}
             self.pipe["flush_interval_ns"] = 0
-        elif given and self._is_drained():
+        elif given and self._is_drained(given):
             self._give(given)
             given = []
         if not given:
@@ -426,17 +415,24 @@ class Loop:
             self._listen()
         return not given and len(taken) == len(asked)
 
-    def _is_drained(self) -> bool:
-        """Return whether all that we have sent has left, and clients have taken it, or do not take anything."""
+    def _is_drained(self, given: Sequence[int]) -> bool:
+        """Return whether all that we have sent has left, and clients have taken it, or do not take anything, and what came
+        by queues that are given up has its verdict, or has waited for it."""
         if self.pipe["touched_count"][0]:
             return False
         if not self._leaving:
             records = self.queues.records
             rings = [number for number in self._sent_by if records["kind"][number] == PortKind.SHM]
             self._leaving = {number: int(records["tx"]["cursor"][number]) for number in rings}
-        return time.monotonic() >= self._leaves_s or all(
-            self._has_taken(number, cursor) for number, cursor in self._leaving.items()
+        return time.monotonic() >= self._leaves_s or (
+            all(self._has_taken(number, cursor) for number, cursor in self._leaving.items())
+            and not any(self._owes_verdicts(number) for number in given)
         )
+
+    def _owes_verdicts(self, number: int) -> bool:
+        """Return whether packets of a queue wait elsewhere until it is said whether they may go on: fragments, that is."""
+        record = self.queues.records[number]
+        return bool(record["kind"] == PortKind.NFQUEUE and record["rx"].view(QUEUED)["unanswered"])
 
     def _has_taken(self, number: int, cursor: int) -> bool:
         """Return whether a client says that it has taken what stood before a place in its ring."""
@@ -445,9 +441,15 @@ class Loop:
         return not port.is_whole or (port.taken(int(record["index"])) - cursor) & (1 << 63) == 0
 
     def _give(self, numbers: Sequence[int]) -> None:
-        """Let others have queues: what they and we will send by their places is kept apart by a lock."""
+        """Let others have queues: what they and we will send by their places is kept apart by a lock.
+
+        Of fragments that wait for a verdict elsewhere we say nothing any more: who has the queue next drops them.
+        """
         for number in numbers:
             self.queues.share(number)
+        waiting = self._arrays["waiting"]
+        owed = self._addresses([number for number in numbers if self._owes_verdicts(number)])
+        waiting["queue"][np.isin(waiting["queue"], owed)] = 0
         self._lay_outlets(self.pipe)
         self.queues.records["owner"][numbers] = 0
         self.queues.records["holder"][numbers] = 0
@@ -576,11 +578,6 @@ class Loop:
         self.record["wait_count"] = len(words)
         self.record["sleep_ms"] = SLEEP_MS_DEAF if deaf else SLEEP_MS
         return waits
-
-
-def may_move(port: Source) -> bool:
-    """Return whether the queues of a port can be polled by others than who sends by their places."""
-    return getattr(port, "moves", True)
 
 
 def _can_wait_for_many() -> bool:

@@ -57,7 +57,7 @@ RULES = {
     "clients": Rule(("clients",), ("click", "rich", "msgpack", "numpy"), ("numba",)),
 }
 
-FORWARD = ("forward_trial", "forward_traffic", "forward_command", "kernel_trial", "stats_trial")
+FORWARD = ("forward_trial", "forward_ends", "forward_traffic", "forward_command", "kernel_trial", "stats_trial")
 FORWARDERS = Rule(
     (
         *("clients", "kernels", "shm"),

@@ -1,7 +1,7 @@
 """What all ports have in common that are not rings of clients: descriptors in a house, closed together.
 
 A device is open from the moment it is made to ``unlink``, or to the end of its block; one that cannot be opened wholly is
-not open at all.  A room of its kind says the rest of what is asked of a port (``shm.source.Source``).
+not open at all.  A room of its kind says the rest of what is asked of a port (``shm.queues.Source``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import Self
 class Device:
     """A port whose memory nobody has but the service."""
 
-    moves = True
-    """Its queues can be polled by others than who sends by their places."""
     is_whole = True
     """All of its memory can be touched: nobody makes it shorter."""
 

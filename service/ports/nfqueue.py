@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ...shm.layout import POLL_BURST_PACKETS, QUEUED, QUEUED_ANSWERS_BYTES, QUEUED_MESSAGE_BYTES, PortKind
+from ...shm.queues import Side
 from .device import Device
 from .errors import PortError, because
 
@@ -93,8 +94,6 @@ class NfqueuePort(Device):
     """
 
     kind = PortKind.NFQUEUE
-    moves = False
-    """A place of it is received by and sent by through one socket, so it stays with one worker."""
 
     def __init__(
         self,
@@ -207,8 +206,10 @@ class NfqueuePort(Device):
         start = index * _QUEUE_BYTES
         return self._memory[start : start + _MESSAGES].reshape(POLL_BURST_PACKETS, QUEUED_MESSAGE_BYTES)
 
-    def lay(self, queue: np.void, index: int) -> None:
-        """Fill in where the memory of a place is, and what messages are received by."""
+    def lay(self, queue: np.void, index: int, sides: Side = Side.BOTH) -> None:
+        """Fill in where the memory of a place is, and what messages are received by: verdicts are of who polls it, too."""
+        if Side.RX not in sides:
+            return
         queued = queue["rx"].view(QUEUED)
         start = self._memory.ctypes.data + index * _QUEUE_BYTES
         queued["messages"], queued["copies"] = start, start + _MESSAGES
@@ -224,8 +225,10 @@ class NfqueuePort(Device):
             place = 8 * POLL_BURST_PACKETS + 2 * number
             words[place : place + 2] = start + number * QUEUED_MESSAGE_BYTES, QUEUED_MESSAGE_BYTES
 
-    def resume(self, queue: np.void) -> None:
+    def resume(self, queue: np.void, sides: Side = Side.BOTH) -> None:
         """Go on: what the worker before had in hand when it died is dropped, up to the last packet that it received."""
+        if Side.RX not in sides:
+            return
         queued, index = queue["rx"].view(QUEUED), int(queue["index"])
         abandoned = int(queued["unanswered"])
         queued["unanswered"] = queued["answered"] = queued["cursor"] = 0

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...shm.layout import BLOCKS, PLACES, PortKind
+from ...shm.queues import Side
 from .. import log
 from . import interface, packet_rings, steering
 from .device import Device
@@ -225,31 +226,33 @@ class PacketPort(Device):
         """Return the descriptors of all sockets: those that receive, then those that send."""
         return [one.fileno() for one in (*self._rx, *self._tx)]
 
-    def lay(self, queue: np.void, index: int) -> None:
+    def lay(self, queue: np.void, index: int, sides: Side = Side.BOTH) -> None:
         """Fill in where the rings of a place are, and its descriptors."""
-        if index < self.queues:
+        if Side.RX in sides and index < self.queues:
             blocks = queue["rx"].view(BLOCKS)
             blocks["blocks"] = np.frombuffer(self._memory[index], "u1").ctypes.data
             blocks["block_bytes"], blocks["count"] = BLOCK_BYTES, self._blocks_count
             queue["rx_descriptor"] = self._rx[index].fileno()
-        places = queue["tx"].view(PLACES)
-        places["places"] = np.frombuffer(self._memory[self.queues + index], "u1").ctypes.data
-        places["place_bytes"], places["count"] = self._place_bytes, PLACES_COUNT
-        queue["tx_descriptor"] = self._tx[index].fileno()
-        self._measure(queue, self.interface.mtu)
+        if Side.TX in sides:
+            places = queue["tx"].view(PLACES)
+            places["places"] = np.frombuffer(self._memory[self.queues + index], "u1").ctypes.data
+            places["place_bytes"], places["count"] = self._place_bytes, PLACES_COUNT
+            queue["tx_descriptor"] = self._tx[index].fileno()
+            self._measure(queue, self.interface.mtu)
 
     def _measure(self, queue: np.void, mtu: int) -> None:
         queue["tx"].view(PLACES)["length_max"] = mtu + ETHERNET_BYTES
 
-    def resume(self, queue: np.void) -> None:
+    def resume(self, queue: np.void, sides: Side = Side.BOTH) -> None:
         """Go on where the worker before may have died: see service/ports/packet_rings."""
         index = int(queue["index"])
-        if index < self.queues:
+        if Side.RX in sides and index < self.queues:
             self._resume_receiving(queue, np.frombuffer(self._memory[index], "u1"))
-        memory = np.frombuffer(self._memory[self.queues + index], "u1")
-        packet_rings.resume_sending(queue["tx"].view(PLACES), memory)
-        with contextlib.suppress(OSError):
-            self._tx[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
+        if Side.TX in sides:
+            memory = np.frombuffer(self._memory[self.queues + index], "u1")
+            packet_rings.resume_sending(queue["tx"].view(PLACES), memory)
+            with contextlib.suppress(OSError):
+                self._tx[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
 
     def _resume_receiving(self, queue: np.void, memory: np.ndarray) -> None:
         packet_rings.resume_receiving(queue["rx"].view(BLOCKS), memory)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...shm.layout import FRAME, PLACES, FrameFlag, PortKind
+from ...shm.queues import Side
 from ..captures import Capture, CaptureError
 from .device import Device
 from .errors import PortError, because
@@ -101,21 +102,22 @@ class PcapPort(Device):
         """Return the descriptor of the file that is written, where there is one."""
         return [self._out] if self.out else []
 
-    def lay(self, queue: np.void, index: int) -> None:
+    def lay(self, queue: np.void, index: int, sides: Side = Side.BOTH) -> None:
         """Fill in where the walk and the buffer of a place are."""
-        if index < self.queues:
+        if Side.RX in sides and index < self.queues:
             walk = queue["rx"].view(PLACES)
             walk["places"], walk["count"] = self._frames.ctypes.data, len(self._frames)
             self._reader = walk
-        if self.out:
+        if Side.TX in sides and self.out:
             places = queue["tx"].view(PLACES)
             places["places"], places["place_bytes"] = self._buffers.ctypes.data + index * BUFFER_BYTES, BUFFER_BYTES
             places["count"] = 1
             queue["tx_descriptor"] = self._out
 
-    def resume(self, queue: np.void) -> None:
+    def resume(self, queue: np.void, sides: Side = Side.BOTH) -> None:
         """Go on: what a worker that died had not written is lost with it."""
-        queue["tx"].view(PLACES)["cursor"] = 0
+        if Side.TX in sides:
+            queue["tx"].view(PLACES)["cursor"] = 0
 
     def about(self) -> dict[str, object]:
         """Return what is told of it."""

@@ -10,6 +10,7 @@ import struct
 import numpy as np
 
 from ...shm.layout import FRAMES, PortKind
+from ...shm.queues import Side
 from . import packet_rings
 from .packet import BLOCK_BYTES, TPACKET_V2, PacketPort
 
@@ -27,10 +28,10 @@ class PromptPort(PacketPort):
         """Return the version of the rings to receive in, and how one is asked for: no block is there to wait for."""
         return TPACKET_V2, struct.pack("4I", BLOCK_BYTES, self._blocks_count, self._place_bytes, self._frames_count)
 
-    def lay(self, queue: np.void, index: int) -> None:
+    def lay(self, queue: np.void, index: int, sides: Side = Side.BOTH) -> None:
         """Fill in where the rings of a place are, and its descriptors."""
-        super().lay(queue, index)
-        if index < self.queues:
+        super().lay(queue, index, sides)
+        if Side.RX in sides and index < self.queues:
             ring = queue["rx"].view(FRAMES)
             ring["frame_bytes"], ring["count"] = self._place_bytes, self._frames_count
 

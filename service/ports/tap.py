@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ...shm.layout import PortKind
+from ...shm.queues import Side
 from . import interface, steering
 from .device import Device
 from .errors import PortError, because
@@ -96,11 +97,14 @@ class TapPort(Device):
         """Return the descriptors of all queues."""
         return list(self._queues)
 
-    def lay(self, queue: np.void, index: int) -> None:
+    def lay(self, queue: np.void, index: int, sides: Side = Side.BOTH) -> None:
         """Fill in the descriptors of a place: one beyond the queues writes to another's."""
-        queue["rx_descriptor"] = queue["tx_descriptor"] = self._queues[index % len(self._queues)]
+        if Side.RX in sides:
+            queue["rx_descriptor"] = self._queues[index % len(self._queues)]
+        if Side.TX in sides:
+            queue["tx_descriptor"] = self._queues[index % len(self._queues)]
 
-    def resume(self, queue: np.void) -> None:
+    def resume(self, queue: np.void, sides: Side = Side.BOTH) -> None:
         """Go on: nothing is left behind by who was here before."""
 
     def about(self) -> dict[str, object]:

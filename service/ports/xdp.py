@@ -5,7 +5,7 @@ memory that driver, system and worker share.  Only this port has them then.  Whe
 that memory itself (mode ``zerocopy``); else frames are copied once (``copy``).
 
 The keeper opens sockets, memory and program, and keeps them while workers come and go.  There is a socket for each rx queue,
-and one worker may send by it; workers beyond that send by packet sockets (service/ports/packet).
+and one worker may send by it, whoever receives; workers beyond that send by packet sockets (service/ports/packet).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...shm.layout import DIVERTED, XSK, PortKind
+from ...shm.layout import DIVERTED, INJECTED, XSK, PortKind
+from ...shm.queues import Side
 from .. import log
 from . import interface, redirect
 from .device import Device
@@ -61,8 +62,6 @@ class XdpPort(Device):
     """The sockets, rings and program of an interface; the program goes with its link."""
 
     kind = PortKind.XDP
-    moves = False
-    """A place of it is received by and sent by through one socket, so it stays with one worker."""
 
     def __init__(
         self,
@@ -238,7 +237,6 @@ class XdpPort(Device):
             ):
                 if f"{name}_{word}" in (XSK.names or ()):
                     own[f"{name}_{word}"] = at + place
-        self._measure(index, self.interface.mtu)
 
     def _offer_all(self, index: int) -> None:
         """Let all places to receive in be received in."""
@@ -295,28 +293,38 @@ class XdpPort(Device):
         sockets = [one.fileno() for one in self._sockets]
         return [*sockets, self._memory_file, self._sockets_map, self._link, self._listener.fileno(), *others]
 
-    def lay(self, queue: np.void, index: int) -> None:
+    def lay(self, queue: np.void, index: int, sides: Side = Side.BOTH) -> None:
         """Fill in where the rings of a place are; one beyond the queues only sends, by a packet socket."""
         if index >= self.queues:
             assert self._others is not None
             queue["kind"] = PortKind.PACKET
-            self._others.lay(queue, index)
+            self._others.lay(queue, index, sides)
             return
-        queue["rx"].view(DIVERTED)["rings"] = self._own[index : index + 1].ctypes.data
-        queue["rx_descriptor"] = queue["tx_descriptor"] = self._sockets[index].fileno()
+        rings, descriptor = self._own[index : index + 1].ctypes.data, self._sockets[index].fileno()
+        if Side.RX in sides:
+            queue["rx"].view(DIVERTED)["rings"], queue["rx_descriptor"] = rings, descriptor
+        if Side.TX in sides:
+            queue["tx"].view(INJECTED)["rings"], queue["tx_descriptor"] = rings, descriptor
+            self._measure(queue, self.interface.mtu)
 
-    def _measure(self, index: int, mtu: int) -> None:
-        self._own[index]["length_max"] = mtu + ETHERNET_BYTES
+    def _measure(self, queue: np.void, mtu: int) -> None:
+        queue["tx"].view(INJECTED)["length_max"] = mtu + ETHERNET_BYTES
 
-    def resume(self, queue: np.void) -> None:
+    def resume(self, queue: np.void, sides: Side = Side.BOTH) -> None:
         """Go on where the worker before may have died: what it had in hand is lost, and counted (kernels/port_xdp)."""
         index = int(queue["index"])
         if index >= self.queues:
             assert self._others is not None
-            self._others.resume(queue)
+            self._others.resume(queue, sides)
             return
-        own, kept = self._own[index], queue["rx"].view(DIVERTED)
-        self._resume_receiving(queue, own, kept)
+        if Side.RX in sides:
+            self._resume_receiving(queue, self._own[index], queue["rx"].view(DIVERTED))
+        if Side.TX in sides:
+            self._resume_sending(queue["tx"].view(INJECTED), self._own[index])
+            with contextlib.suppress(OSError):
+                self._sockets[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
+
+    def _resume_sending(self, kept: np.void, own: np.void) -> None:
         produced = int(_words(int(own["tx_producer"]), "u4")[0])
         sent = _words(int(own["sent_consumer"]), "u4")
         if (produced - int(sent[0]) - int(kept["fresh"])) % 2**32 == 1:  # between R3 and R4
@@ -324,8 +332,6 @@ class XdpPort(Device):
                 kept["fresh"] += 1
             else:
                 sent[0] += np.uint32(1)
-        with contextlib.suppress(OSError):
-            self._sockets[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
 
     def _resume_receiving(self, queue: np.void, own: np.void, kept: np.void) -> None:
         consumer, producer = (_words(int(own[name]), "u4") for name in ("rx_consumer", "fill_producer"))
@@ -359,7 +365,7 @@ class XdpPort(Device):
             _log.warning("port %s, queue %d: %s", self.name, index, os.strerror(wrong))
         mtu = interface.mtu(self.device)
         if mtu:
-            self._measure(index, mtu)
+            self._measure(queue, mtu)
 
     def about(self) -> dict[str, object]:
         """Return what is told of it: the interface, what that leaves to its device, and how frames come."""

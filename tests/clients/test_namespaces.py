@@ -41,6 +41,22 @@ def test_a_wire_joins_two():
         made.close()
 
 
+def test_interfaces_tell_what_they_have_counted_wherever_one_is():
+    space = Namespace()
+    namespaces.add_void(space, "void")
+    with space.entered():
+        sender = wires.raw("void")
+    with namespaces.Interfaces(space) as interfaces:
+        assert interfaces.received("void") == 0
+        for _ in range(3):
+            sender.send(bytes(60))
+        assert interfaces.received("void") == 3
+        with pytest.raises(NamespaceError, match="there is no interface none"):
+            interfaces.received("none")
+    sender.close()
+    space.close()
+
+
 def test_what_ip_says_against_something_is_told():
     with pytest.raises(NamespaceError, match="ip link set none up: Cannot find device"):
         namespaces.run("link", "set", "none", "up")

@@ -12,7 +12,7 @@ from zonetrack.kernels import port_xdp
 from zonetrack.kernels.words import u64
 from zonetrack.service.ports.errors import PortError
 from zonetrack.service.ports.xdp import SOL_XDP, STATISTICS, TX_COUNT, XdpPort, _words
-from zonetrack.shm.layout import DIVERTED
+from zonetrack.shm.layout import INJECTED
 from zonetrack.shm.reasons import Reason
 
 THROUGH = """
@@ -68,7 +68,7 @@ class Lab:
             (self.word("fill_producer", number) - self.word("rx_consumer", number)) % 2**32
             == self.xsk(number)["rx_count"]
             and self.word("tx_producer", number) - self.word("sent_consumer", number)
-            == self.record(number)["rx"].view(DIVERTED)["fresh"]
+            == self.record(number)["tx"].view(INJECTED)["fresh"]
             for number in range(len(self.devices.ports))
         )
 
@@ -212,7 +212,7 @@ def test_the_next_worker_sends_what_the_last_had_put(used):
             one.wires.send(datagrams(count))
             one.devices.take(count)
             one.wires.receive(count, 1)
-        xsk, kept = one.xsk(1), one.record(1)["rx"].view(DIVERTED)
+        xsk, kept = one.xsk(1), one.record(1)["tx"].view(INJECTED)
         place = int(kept["fresh"]) if used < TX_COUNT else int(_words(int(xsk["sent_entries"]), "u8")[0] // 2048) - 4096
         start = int(xsk["frames"]) + (4096 + place) * 2048
         (frame,) = datagrams(1, first=999)

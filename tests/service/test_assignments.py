@@ -26,8 +26,7 @@ def test_two_queues_change_places():
     assert made.improvement == pytest.approx(100.0)
 
 
-def test_what_stays_stays_and_what_is_even_is_left():
-    assert plan({0: 0.5, 1: 0.4}, {0: 0, 1: 0}, 2, fixed=[0, 1]) == ([], 0.0)
+def test_what_is_even_is_left():
     assert plan({0: 0.5, 1: 0.5}, {0: 1, 1: 0}, 2) == ([], 0.0)
     assert plan({}, {}, 3) == ([], 0.0)
 

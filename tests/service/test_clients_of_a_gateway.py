@@ -1,4 +1,4 @@
-"""What people run through a firewall: FTP both ways, HTTP that keeps its connection, pings in fragments, a scan of ports."""
+"""What people run through a firewall: FTP both ways, DNS, HTTP that keeps its connection, pings in fragments, a scan."""
 
 import ftplib
 import http.client
@@ -91,6 +91,63 @@ def test_files_are_fetched(tmp_path, town, service, passive):
         control = [one for one in connections if one["helper"]]
         assert len(control) == 1
         assert len([one for one in connections if one["parent"] == control[0]["id"]]) == 2
+
+
+# ------------------------------------------------------------------------------------------------ DNS
+def serve_names(child):
+    """Be a name server until the test says that it is over: each name has an address, and as much text as it says."""
+    from dnslib import QTYPE, RR
+    from dnslib.server import BaseResolver, DNSLogger, DNSServer
+
+    class Resolver(BaseResolver):
+        def resolve(self, request, handler):
+            reply, name = request.reply(), str(request.q.qname)
+            if request.q.qtype == QTYPE.A:
+                reply.add_answer(*RR.fromZone(f"{name} 60 A 198.51.100.{name.split('.')[0][1:]}"))
+            for _ in range(int(name.split(".")[0][1:]) if request.q.qtype == QTYPE.TXT else 0):
+                reply.add_answer(*RR.fromZone(f'{name} 60 TXT "{"x" * 200}"'))
+            return reply
+
+    silent = DNSLogger(logf=lambda text: None)
+    servers = [DNSServer(Resolver(), OUTSIDE, 53, tcp, silent) for tcp in (False, True)]
+    for one in servers:
+        one.start_thread()
+    child.say("listens")
+    child.hear()
+    for one in servers:
+        one.stop()
+    return "over"
+
+
+def ask_for_names(child, names, kind, tcp):
+    """Ask for names, each from a port of its own; return the answers to each, as text."""
+    from dnslib import DNSRecord
+
+    answers = []
+    for name in names:
+        said = DNSRecord.parse(DNSRecord.question(name, kind).send(OUTSIDE, 53, tcp=tcp, timeout=TIMEOUT_S))
+        answers.append([str(one.rdata) for one in said.rr])
+    return answers
+
+
+def test_names_are_resolved(town, service):
+    """By datagrams, of which some are so long that they come in fragments, and by TCP."""
+    pytest.importorskip("dnslib")
+    names, long = [f"n{number}.example." for number in range(1, 60)], ["n5.example.", "n9.example.", "n30.example."]
+    with at(town.outside, serve_names) as server:
+        assert server.hear() == "listens"
+        with at(town.inside, ask_for_names, names, "A", False) as client:
+            assert client.hear() == [[f"198.51.100.{number}"] for number in range(1, 60)]
+        for tcp in (False, True):
+            with at(town.inside, ask_for_names, long, "TXT", tcp) as client:
+                assert [len(answers) for answers in client.hear()] == [5, 9, 30]
+        server.say("over")
+        assert server.hear() == "over"
+    with connect(socket=service.socket) as ct:
+        connections = ct.dump(zone=1)
+    assert {int(one["protocol"]) for one in connections} == {6, 17}
+    assert len(connections) == len(names) + 2 * len(long)
+    assert all(one["reply_packets"] for one in connections)
 
 
 # ------------------------------------------------------------------------------------------------ HTTP

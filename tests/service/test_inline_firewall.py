@@ -96,6 +96,8 @@ def test_a_transfer_outlives_workers_interfaces_that_go_down_and_the_configurati
                 for worker in ct.workers():
                     os.kill(worker["pid"], signal.SIGKILL)
                     service.hear("it is started again")
+                for queue, worker in ((0, 1), (1, 0), (0, 0), (1, 1), (0, 1)):
+                    assert ct.queues.assign("host", queue, worker) == {"settled": True}
             router.router.run("ip", "link", "set", "rout0", "down")
             router.router.run("ip", "link", "set", "rout0", "mtu", "1400")
             router.router.run("ip", "link", "set", "rout0", "mtu", "1500", "up")

@@ -160,8 +160,5 @@ def test_a_configuration_may_say_who_polls():
         ):
             with pytest.raises(ValueError, match=words):
                 queues.find(wrong)
-        made.moves = False
-        with pytest.raises(ValueError, match="stay where they are"):
-            queues.find({("lab", 0): 0})
         queues.measure(False)
         assert np.all(queues.records["unmeasured"] == 1)

@@ -9,7 +9,7 @@ from wires import Wires, prove, raw, run, until
 from zonetrack.service.ports import redirect
 from zonetrack.service.ports.errors import PortError
 from zonetrack.service.ports.xdp import TX_COUNT, XdpPort, _words
-from zonetrack.shm.layout import DIVERTED, XSK, PortKind
+from zonetrack.shm.layout import DIVERTED, INJECTED, XSK, PortKind
 from zonetrack.shm.queues import Queues
 
 
@@ -25,7 +25,8 @@ def test_each_queue_is_a_place_and_workers_beyond_send_by_packet_sockets():
         assert queues.records["kind"].tolist() == [PortKind.XDP, PortKind.PACKET, PortKind.PACKET]
         xsk = made._own[0]
         assert queues.records["rx"].view(DIVERTED)["rings"][0] == xsk.__array_interface__["data"][0]
-        assert (xsk["rx_count"], xsk["tx_count"], xsk["place_bytes"], xsk["length_max"]) == (128, TX_COUNT, 2048, 1514)
+        assert queues.records["tx"].view(INJECTED)["length_max"][0] == 1514
+        assert (xsk["rx_count"], xsk["tx_count"], xsk["place_bytes"]) == (128, TX_COUNT, 2048)
         assert all(xsk[name] for name in XSK.names or ())
         assert made.total_bytes > (128 + TX_COUNT) * 2048
         assert made.about()["mode"] == "copy"
