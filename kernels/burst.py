@@ -54,7 +54,7 @@ from . import (
 )
 from .jit import inlined, kernel
 from .outcome import Outcome
-from .stages import AHEAD, frame_of, key_of, parsed_of
+from .stages import AHEAD, PARSED_SIZE, frame_of, key_of, parsed_at, parsed_of
 from .verdicts import describe, refuse, verdict_at
 from .words import LOW_8, ONE, ZERO, u64
 
@@ -365,13 +365,14 @@ def track_burst(views, frames, count, now_ms, verdicts):
     """
     memory.views_stay()
     events.tick(views, now_ms)
+    first = views.parsed
     for i in range(count):
-        stages.parse(views, frames, u64(i))
+        stages.parse(views, frames + u64(i) * _FRAME_SIZE, first + u64(i) * PARSED_SIZE)
     perf.part_is_over(views.perf, _PARSE_PART)
     for i in range(count):
-        stages.locate(views, u64(i))
+        stages.locate(views, first + u64(i) * PARSED_SIZE)
     for i in range(count):
-        stages.glance(views, u64(i))
+        stages.glance(views, first + u64(i) * PARSED_SIZE)
     perf.part_is_over(views.perf, _LOOKUP_PART)
     valid = ZERO
     missed = ZERO
@@ -381,25 +382,26 @@ def track_burst(views, frames, count, now_ms, verdicts):
     bytes_ = ZERO
     so_far = _NOTHING_MADE | _PATIENT
     for i in range(count):
-        at = verdicts + u64(i) * _VERDICT_SIZE
+        at = first + u64(i) * PARSED_SIZE
+        verdict = verdicts + u64(i) * _VERDICT_SIZE
         if u64(i) + AHEAD < count:
-            stages.fetch(views, u64(i) + AHEAD)
-        if predicted.follow(views, u64(i), now_ms, at):
+            stages.fetch(views, at + AHEAD * PARSED_SIZE)
+        if predicted.follow(views, at, now_ms, verdict):
             predicted_ += ONE
-        elif so_far & _NOTHING_MADE != ZERO and predicted.turn_away(views, u64(i), at):
+        elif so_far & _NOTHING_MADE != ZERO and predicted.turn_away(views, at, verdict):
             turned_away += ONE
-        elif openings.may_step(views, u64(i)) and openings.step_on(views, u64(i), now_ms, at):
+        elif openings.may_step(at) and openings.step_on(views, at, now_ms, verdict):
             predicted_ += ONE
-        elif openings.may_open(views, u64(i)) and openings.open_(
-            views, frames, u64(i), count, so_far & _NOTHING_MADE != ZERO, now_ms, at
+        elif openings.may_open(at) and openings.open_(
+            views, frames, u64(i), count, so_far & _NOTHING_MADE != ZERO, now_ms, verdict
         ):
             opened += ONE
             so_far &= ~_NOTHING_MADE
         else:
-            so_far = _turn(views, frames, u64(i), count, so_far, now_ms, at)
+            so_far = _turn(views, frames, u64(i), count, so_far, now_ms, verdict)
             missed += so_far & _HAS_MISSED
             valid += (so_far >> _VALID_SHIFT) & ONE
-        bytes_ += u64(parsed_of(views, u64(i)).ip_bytes)
+        bytes_ += u64(parsed_at(at).ip_bytes)
     zones.return_credit(views)
     intents.done(views)  # a record that was looked at in vain is still named by the last step
     if reassembly.has_whole(views):

@@ -7,10 +7,9 @@ the other number nothing is found.
 from __future__ import annotations
 
 from ..shm.layout import KEY_WORDS
-from . import awaited, memory, tuples
+from . import awaited, memory, stages
 from .endpoints import GRE
 from .jit import kernel
-from .stages import key_of
 from .words import LOW_16, ONE, THIRTY_TWO, ZERO, u64
 
 _LOW_PORT_SHIFT = u64(48)
@@ -40,8 +39,7 @@ def complete(views, parsed, i):
         return False
     parsed.key[_LAST_WORD] = last | (call << shift)
     _order(parsed)
-    parsed.hash = tuples.hash_key(views, key_of(views, i, ZERO))
-    parsed.foreseen = parsed.candidate = ZERO  # of another key
+    stages.rehash(views, views.parsed + i * stages.PARSED_SIZE)
     return True
 
 

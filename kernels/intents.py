@@ -59,8 +59,9 @@ def set_step_with_cursor(views, step, cursor):
 @inlined
 def set_record(views, record, step):
     """Begin with ``record`` (index), or go on to another."""
-    memory.release32(views.intent + RECORD, record + ONE)
-    memory.release64(views.intent + STEP, u64(step))
+    intent = views.intent
+    memory.release32(intent + RECORD, record + ONE)
+    memory.release64(intent + STEP, u64(step))
 
 
 @inlined

@@ -262,6 +262,74 @@ if JIT:
 
         return types.uint64(types.uint64, types.uint64), codegen
 
+    def _two_words(builder, low, high):
+        vector = ir.Constant(ir.VectorType(_INT[8], 2), ir.Undefined)
+        for lane, word in enumerate((low, high)):
+            vector = builder.insert_element(vector, word, ir.IntType(32)(lane))
+        return vector
+
+    def _bytes_at(builder, address, words):
+        value = builder.load(builder.inttoptr(address, ir.VectorType(_INT[8], words).as_pointer()))
+        value.align = 1
+        return value
+
+    def _is_any_bit_set(builder, vector):
+        wide = ir.IntType(64 * vector.type.count)
+        return builder.icmp_unsigned("!=", builder.bitcast(vector, wide), wide(0))
+
+    @intrinsic
+    def differs_16(typingctx, address, mask_low, mask_high, wanted_low, wanted_high):
+        """Return whether 16 bytes under a mask are other ones than are wanted; both as two words."""
+        if not _is_word(address, mask_low, mask_high, wanted_low, wanted_high):
+            return None
+
+        def codegen(context, builder, sig, args):
+            differences = builder.xor(_bytes_at(builder, args[0], 2), _two_words(builder, args[3], args[4]))
+            return _is_any_bit_set(builder, builder.and_(differences, _two_words(builder, args[1], args[2])))
+
+        return types.boolean(*[types.uint64] * 5), codegen
+
+    @intrinsic
+    def differs_32(typingctx, a, b):
+        """Return whether 32 bytes at two addresses, read plainly, are not the same."""
+        if not _is_word(a, b):
+            return None
+
+        def codegen(context, builder, sig, args):
+            return _is_any_bit_set(builder, builder.xor(*(_bytes_at(builder, address, 4) for address in args)))
+
+        return types.boolean(types.uint64, types.uint64), codegen
+
+    def _carried(builder, words):
+        total, carry = words[0], ir.IntType(1)(0)
+        for word in words[1:]:
+            first = builder.uadd_with_overflow(total, word)
+            second = builder.uadd_with_overflow(builder.extract_value(first, 0), builder.zext(carry, _INT[8]))
+            total = builder.extract_value(second, 0)
+            carry = builder.or_(builder.extract_value(first, 1), builder.extract_value(second, 1))
+        return builder.add(total, builder.zext(carry, _INT[8]))
+
+    @intrinsic
+    def add_carrying_3(typingctx, a, b, c):
+        """Return the ones' complement sum of words: what is carried out of the top comes in at the bottom.
+
+        The last of them is below 2**63, so that what is carried last carries nothing more.
+        """
+
+        def codegen(context, builder, sig, args):
+            return _carried(builder, args)
+
+        return types.uint64(*[types.uint64] * 3), codegen
+
+    @intrinsic
+    def add_carrying_5(typingctx, a, b, c, d, e):
+        """As ``add_carrying_3``, of five."""
+
+        def codegen(context, builder, sig, args):
+            return _carried(builder, args)
+
+        return types.uint64(*[types.uint64] * 5), codegen
+
     @intrinsic
     def lowest_bit(typingctx, mask):
         """Return the index of the lowest set bit; ``mask`` is not 0."""
@@ -422,6 +490,21 @@ else:
             if world.load(int(line) + 8 * lane, 8, PLAIN) >> 32 == int(tag):
                 mask |= 1 << lane
         return u64(mask)
+
+    def differs_16(address, mask_low, mask_high, wanted_low, wanted_high):
+        low, high = le64(address) ^ wanted_low, le64(address + u64(8)) ^ wanted_high
+        return bool((low & mask_low) | (high & mask_high))
+
+    def differs_32(a, b):
+        return any(read64(a + u64(step)) != read64(b + u64(step)) for step in range(0, 32, 8))
+
+    def _add_carrying(*words):
+        total = sum(int(word) for word in words)
+        while total >> 64:
+            total = (total & (1 << 64) - 1) + (total >> 64)
+        return u64(total)
+
+    add_carrying_3 = add_carrying_5 = _add_carrying
 
     def lowest_bit(mask):
         mask = int(mask)

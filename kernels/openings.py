@@ -27,14 +27,15 @@ from .jit import inlined, kernel
 from .outcome import term
 from .plain import ANSWERS, FOLLOWS, OPENS, RESETS
 from .predicted import (
+    ACK,
     LAST_END,
     LAST_WAY,
     MAX_RETRANS,
+    MAXACK,
     MAXACK_KNOWN_MARK,
     MAXWIN,
     ORIG_IS_HIGH,
     OUTLINE_MASK,
-    PARSED_SIZE,
     PAYLOAD_BYTES,
     PEER_BYTES,
     RETRANSMISSIONS,
@@ -48,8 +49,9 @@ from .predicted import (
     advance,
     hold,
     keep_up,
+    retransmissions_max,
 )
-from .stages import frame_of, is_still_absent, parsed_at
+from .stages import frame_of, is_still_absent, parsed_at, parsed_of
 from .tcp_states import Segment, Tcp
 from .tcp_window import ACK_WINDOW_MIN, LIBERAL, SCALES, offers, sack_of
 from .timeouts import Timeout
@@ -78,12 +80,11 @@ _SAID_ASSURED = u64(VerdictFlag.ASSURED) << u64(24)
 
 
 @inlined
-def _answer(at, parsed, entry, retransmissions_max):
+def _answer(views, at, parsed, entry):
     """Learn the answerer from its SYN-ACK, in a record whose lock is held; returns as `predicted.advance`."""
     opener = entry + entries.PROTOCOL
     answerer = opener + PEER_BYTES
-    numbers, win = memory.le64(at + SEQ), memory.le16(at + WIN)
-    seq, ack = numbers & LOW_32, numbers >> THIRTY_TWO
+    seq, ack, win = memory.le32(at + SEQ), memory.le32(at + ACK), memory.le16(at + WIN)
     end = (seq + memory.le32(at + PAYLOAD_BYTES) + ONE) & LOW_32
     maxwin = max(win, ONE)
     its_numbers, its_maxwin = memory.le64(opener), memory.le64(opener + MAXWIN) & LOW_32
@@ -121,7 +122,7 @@ def _answer(at, parsed, entry, retransmissions_max):
         cap = MAX_RETRANS
     if (marks | its_marks) & UNACKNOWLEDGED_MARK != ZERO:
         cap = UNACKNOWLEDGED_CAP
-    if memory.byte(opener + RETRANSMISSIONS) >= retransmissions_max:
+    if memory.byte(opener + RETRANSMISSIONS) >= retransmissions_max(views, at):
         cap = MAX_RETRANS
     return term(_RECEIVED_TERM, cap)
 
@@ -131,27 +132,25 @@ def _is_exact(at, entry, way):
     """Return whether a RST has the number that its receiver has acknowledged last, and acknowledges something itself."""
     protocol = entry + entries.PROTOCOL
     receiver = protocol + (ONE - way) * PEER_BYTES
-    numbers = memory.le64(at + SEQ)
-    differs = (memory.le64(receiver + MAXWIN) >> THIRTY_TWO) ^ (numbers & LOW_32)
+    is_last = memory.le32(receiver + MAXACK) == memory.le32(at + SEQ)
+    acknowledges = memory.le32(at + ACK) != ZERO
     is_known = memory.le32(receiver + SCALE) & MAXACK_KNOWN_MARK != ZERO
-    return (differs == ZERO) & is_known & (numbers > LOW_32) & (memory.byte(protocol + _LAST_SEGMENT) != _SYN)
+    return is_last & is_known & acknowledges & (memory.byte(protocol + _LAST_SEGMENT) != _SYN)
 
 
 @inlined
-def may_step(views, i):
-    """Return whether packet ``i`` of a burst is a segment that may take such a step."""
-    return u64(parsed_at(views.parsed + i * PARSED_SIZE).plain) & STEPPING != ZERO
+def may_step(at):
+    """Return whether the packet whose PARSED stands at an address is a segment that may take such a step."""
+    return u64(parsed_at(at).plain) & STEPPING != ZERO
 
 
 @kernel
-def step_on(views, i, now_ms, verdict_address):
-    """Take the step of packet ``i`` of a burst, if it is one of these; arguments and result as of `predicted.follow`."""
+def step_on(views, at, now_ms, verdict_address):
+    """Take the step of a packet of a burst, if it is one of these; arguments and result as of `predicted.follow`."""
     memory.apart()
-    at = views.parsed + i * PARSED_SIZE
     parsed = parsed_at(at)
     record = u64(parsed.candidate) - ONE
-    plain = u64(parsed.plain)
-    kind = plain & LOW_8
+    kind = u64(parsed.plain)
     if (record >= ABSENT - ONE) | (kind & STEPPING == ZERO):
         return False
     wanted, new, said = _SEEN_REPLY | _ASSURED | _ESTABLISHED, _CLOSE, _SAID | _SAID_ASSURED
@@ -159,36 +158,35 @@ def step_on(views, i, now_ms, verdict_address):
         wanted, new = _SEEN_REPLY | _SYN_RECV, _ESTABLISHED | _ASSURED
     elif kind == ANSWERS:
         wanted, new, said = _SYN_SENT, _SYN_RECV | _SEEN_REPLY, _SAID
-    entry = entries.address(views, record)
+    entry = u64(parsed.entry)
     if memory.le32(entry + entries.STATUS) & OUTLINE_MASK != wanted:
         return False  # as it seems without its lock
     if zones.load_word(views, u64(parsed.zone)) != u64(parsed.zone_word) or events.are_wanted(views, _UPDATE):
         return False
-    life = hold(views, at, record, entry, wanted, now_ms)
-    if life == ZERO:
+    if not hold(views, at, record, entry, wanted, now_ms):
         return False
     outline = entries.outline(entry)
     way = (outline & ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
     term_ = ZERO
     if kind == ANSWERS:
         if way == _REPLY:
-            term_ = _answer(at, parsed, entry, plain >> EIGHT)
+            term_ = _answer(views, at, parsed, entry)
     elif (way == _ORIG) if kind == FOLLOWS else _is_exact(at, entry, way):
-        term_ = advance(at, entry, way, plain >> EIGHT, kind == RESETS)
+        term_ = advance(views, at, entry, way, kind == RESETS)
     if term_ == ZERO:
         locks.drop(entry + entries.LOCK)
         return False
     memory.set_le32(entry + entries.STATUS, (outline & ~_STATE) | new)
     said |= (new >> u64(STATE_SHIFT)) << _FIFTY_SIX
-    keep_up(views, parsed, record, entry, way, outline, term_, life, said, now_ms, verdict_address)
+    keep_up(views, at, entry, term_, said, now_ms, verdict_address)
     return True
 
 
 # ------------------------------------------------------------------------------------------------ what makes a connection
 @inlined
-def may_open(views, i):
-    """Return whether packet ``i`` of a burst is a SYN that may make a connection, of which its glance found none."""
-    parsed = parsed_at(views.parsed + i * PARSED_SIZE)
+def may_open(at):
+    """Return whether a packet, by its PARSED, is a SYN that may make a connection, of which its glance found none."""
+    parsed = parsed_at(at)
     return (u64(parsed.plain) & OPENS != ZERO) & (u64(parsed.candidate) == ABSENT)
 
 
@@ -206,7 +204,7 @@ def open_(views, frames, i, count, nothing_made, now_ms, verdict_address):
         Whether it was made and its verdict is written.  If not, nothing was: the whole way finds out what stands against it.
     """
     memory.apart()
-    parsed = parsed_at(views.parsed + i * PARSED_SIZE)
+    parsed = parsed_of(views, i)
     zone = u64(parsed.zone)
     if delete_list.is_crowded(views) or memory.acquire32(zones.expectations_address(views, zone)) != ZERO:
         return False

@@ -106,7 +106,7 @@ def judge(views, frame_address, now_ms, copy, fields, verdict_address):
         verdict_address: out, address of its VERDICT; without a record where there would be a new one.
     """
     memory.apart()
-    stages.parse(views, frame_address, ZERO)
+    stages.parse(views, frame_address, views.parsed)
     frame, parsed = frame_at(frame_address), parsed_of(views, ZERO)
     memory.set_le64(copy + _ENTRY, ZERO)
     memory.set_le64(copy + _ENTRY + EIGHT, ZERO)

@@ -49,7 +49,6 @@ from . import (
     rewrite,
     stages,
     timeouts,
-    tuples,
     zones,
 )
 from .fragment_rules import Fit
@@ -442,8 +441,7 @@ def admit(views, frames, i, now_ms, verdict_address):
     if u64(parsed.reason) != _NONE:
         refuse(parsed, verdict_address, u64(parsed.reason))
         return False
-    parsed.hash = tuples.hash_key(views, stages.key_of(views, i, u64(parsed.kind)))
-    parsed.candidate = ZERO  # what the glance saw was of the fragment
+    stages.rehash(views, views.parsed + i * stages.PARSED_SIZE)  # what the glance saw was of the fragment
     return True
 
 

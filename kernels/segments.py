@@ -81,7 +81,7 @@ def entry_address(views, word, hash_):
 def segment_of(views, word, hash_):
     """Return the segment + 1 for a hash (A1); 0 when the entry is in reused memory and the zone word must be loaded anew."""
     segment = memory.acquire32(entry_address(views, word, hash_))
-    return segment if segment <= views.segment_count else ZERO
+    return segment if segment - ONE < views.segment_count else ZERO
 
 
 @inlined

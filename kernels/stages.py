@@ -28,7 +28,7 @@ AHEAD = u64(4)
 ERROR = u64(PacketKind.ICMP_ERROR)
 
 _FRAME_SIZE = u64(FRAME_BYTES)
-_PARSED_SIZE = u64(PARSED_BYTES)
+PARSED_SIZE = u64(PARSED_BYTES)
 _LINE = u64(LINE_BYTES)
 _TWO_LINES = u64(2 * LINE_BYTES)
 _NONE = u64(Reason.NONE)
@@ -47,35 +47,58 @@ def frame_of(frames, i):
 @inlined
 def parsed_of(views, i):
     """Return what is known of packet ``i`` of the burst."""
-    return parsed_at(views.parsed + i * _PARSED_SIZE)
+    return parsed_at(views.parsed + i * PARSED_SIZE)
+
+
+@inlined
+def key_at(at, kind):
+    """Return the address of the key that the packet is looked up by whose PARSED stands at an address."""
+    return at + (tuples.PARSED_INNER_KEY if kind == ERROR else tuples.PARSED_KEY)
 
 
 @inlined
 def key_of(views, i, kind):
-    """Return the address of the key that a packet is looked up by."""
-    at = views.parsed + i * _PARSED_SIZE
-    return at + (tuples.PARSED_INNER_KEY if kind == ERROR else tuples.PARSED_KEY)
-
-
-@kernel
-def _parse(views, frame, i, zone, settings, kept):
-    """Parse any frame, if what is known of it was not kept, and hash its key."""
-    memory.apart()
-    parsed = parsed_of(views, i)
-    if kept != ZERO:
-        tuples.set_zone(key_of(views, i, ZERO), zone)
-    else:
-        packet.parse(frame, zone, settings, parsed)
-    parsed.plain = ZERO
-    if u64(parsed.reason) == _NONE:
-        parsed.hash = tuples.hash_key(views, key_of(views, i, u64(parsed.kind)))
+    """Return the address of the key that packet ``i`` is looked up by."""
+    return key_at(views.parsed + i * PARSED_SIZE, kind)
 
 
 @inlined
-def parse(views, frames, i):
-    """Parse frame ``i`` and hash its key."""
-    parsed = parsed_of(views, i)
-    frame = frame_of(frames, i)
+def rehash(views, at):
+    """Hash the key of a packet anew, and forget what was found or chosen for another key.
+
+    Args:
+        at: u64, address of its PARSED, whose ``kind`` says which key.
+    """
+    parsed = parsed_at(at)
+    parsed.hash = tuples.hash_key(views, key_at(at, u64(parsed.kind)))
+    parsed.candidate = ZERO
+    parsed.foreseen = ZERO
+
+
+@kernel
+def _parse(views, frame, at, zone, settings, kept):
+    """Parse any frame, if what is known of it was not kept, and hash its key."""
+    memory.apart()
+    parsed = parsed_at(at)
+    if kept != ZERO:
+        tuples.set_zone(key_at(at, ZERO), zone)
+    else:
+        packet.parse(frame, zone, settings, parsed)
+    parsed.plain = ZERO
+    parsed.line = ZERO
+    if u64(parsed.reason) == _NONE:
+        rehash(views, at)
+
+
+@inlined
+def parse(views, frame_address, at):
+    """Parse a frame and hash its key.
+
+    Args:
+        frame_address: u64, address of its FRAME.
+        at: u64, address of its PARSED, out.
+    """
+    parsed, frame = parsed_at(at), frame_at(frame_address)
     zone = u64(frame.zone)
     kept = u64(parsed.kept)
     settings = zones.settings_of(views, zone)
@@ -83,9 +106,8 @@ def parse(views, frames, i):
     parsed.candidate = ZERO
     parsed.foreseen = ZERO
     parsed.kept = ZERO
-    parsed.line = ZERO
-    if kept != ZERO or not plain.read(views, frame, zone, settings, views.parsed + i * _PARSED_SIZE):
-        _parse(views, frame, i, zone, settings, kept)
+    if kept != ZERO or not plain.read(views, frame, zone, settings, at):
+        _parse(views, frame, at, zone, settings, kept)
 
 
 @inlined
@@ -108,30 +130,34 @@ def keep(views, i, zone, verdict):
 
 
 @inlined
-def locate(views, i):
-    """Fetch the lines where the key of packet ``i`` would stand."""
-    parsed = parsed_of(views, i)
-    if u64(parsed.reason) != _NONE:
-        return
-    hash_ = u64(parsed.hash)
-    word = zones.load_word(views, u64(parsed.zone))
-    parsed.zone_word = word
-    if zones.directory_of(word) == ZERO:
-        return
-    segment = segments.segment_of(views, word, hash_)
-    if segment != ZERO:
-        line = segments.home_line(views, segment - ONE, hash_)
-        memory.prefetch(line)
-        memory.prefetch(line ^ _LINE)
-        parsed.line = line
-        parsed.segment = segment
+def locate(views, at):
+    """Fetch the lines where the key of the packet would stand whose PARSED stands at an address."""
+    parsed = parsed_at(at)
+    line = ZERO
+    if u64(parsed.reason) == _NONE:
+        hash_ = u64(parsed.hash)
+        word = zones.load_word(views, u64(parsed.zone))
+        parsed.zone_word = word
+        if zones.directory_of(word) != ZERO:
+            segment = segments.segment_of(views, word, hash_)
+            if segment != ZERO:
+                line = segments.home_line(views, segment - ONE, hash_)
+                memory.prefetch(line)
+                memory.prefetch(line ^ _LINE)
+                parsed.segment = segment
+    parsed.line = line
 
 
 @inlined
-def glance(views, i):
-    """Fetch the record whose tag stands in the lines of packet ``i``; or the lock under which it would be made."""
-    parsed = parsed_of(views, i)
+def glance(views, at):
+    """Fetch the record whose tag stands in the lines of a packet; or the lock under which it would be made.
+
+    Args:
+        at: u64, address of its PARSED.
+    """
+    parsed = parsed_at(at)
     line = u64(parsed.line)
+    parsed.entry = at
     if line == ZERO:
         return
     tag = segments.tag_of(u64(parsed.hash))
@@ -142,6 +168,7 @@ def glance(views, i):
             memory.prefetch(segments.lock_address(views, u64(parsed.segment) - ONE))
     elif candidate != ZERO:
         entry = entries.address(views, candidate - ONE)
+        parsed.entry = entry
         memory.prefetch_far(entry)
         memory.prefetch_far(entry + _LINE)
         memory.prefetch_far(entry + _TWO_LINES)
@@ -159,11 +186,9 @@ def is_still_absent(views, parsed):
 
 
 @inlined
-def fetch(views, i):
-    """Fetch the record that packet ``i`` will probably find into the first level."""
-    candidate = u64(parsed_of(views, i).candidate)
-    if candidate != ZERO and candidate != index.ABSENT:
-        entry = entries.address(views, candidate - ONE)
-        memory.prefetch(entry)
-        memory.prefetch(entry + _LINE)
-        memory.prefetch(entry + _TWO_LINES)
+def fetch(views, at):
+    """Fetch the record that a packet, by its PARSED, will probably find into the first level."""
+    entry = u64(parsed_at(at).entry)
+    memory.prefetch(entry)
+    memory.prefetch(entry + _LINE)
+    memory.prefetch(entry + _TWO_LINES)

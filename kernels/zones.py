@@ -49,6 +49,7 @@ _ZONE_SIZE = u64(ZONE_BYTES)
 _QUOTA_SIZE = u64(QUOTA_BYTES)
 _WORD = offset(ZONE, "word")
 _SETTINGS = offset(ZONE, "settings")
+_MAX_RETRANS = offset(ZONE, "max_retrans")
 _EXPECTATIONS = offset(ZONE, "expectations")
 assert [int(offset(ZONE, field) - _SETTINGS) for field in ("settings", "max_retrans", "policy")] == [
     *(0, MAX_RETRANS_SHIFT // 8, POLICY_SHIFT // 8)
@@ -80,6 +81,12 @@ def address(views, zone):
 def load_word(views, zone):
     """Load a zone's word (A1)."""
     return memory.acquire64(views.zones + zone * _ZONE_SIZE)
+
+
+@inlined
+def retransmissions_max_at(address_):
+    """Return how often a zone, whose hot record stands at an address, lets a segment be sent again."""
+    return memory.byte(address_ + _MAX_RETRANS)
 
 
 @inlined

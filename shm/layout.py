@@ -913,7 +913,7 @@ PARSED = np.dtype(
         ("inner_high_is_source", "u1"),  # the same of the quoted packet
         ("kind", "u1"),  # PacketKind
         ("can_reply", "u1"),  # 0: equal endpoints, nothing tells which way it goes
-        ("plain", "u4"),  # what predicted and openings may foretell: max_retrans 8 | kind 8 (kernels/plain)
+        ("plain", "u4"),  # what predicted and openings may foretell (kernels/plain)
         # what the burst keeps between its stages
         ("zone_word", "u8"),
         ("line", "u8"),  # address of the home line
@@ -923,6 +923,7 @@ PARSED = np.dtype(
         ("foreseen", "u2"),  # 1: inner_key is the first tuple to try for the replies, and reply_hash its hash
         ("kept", "u2"),  # 1: this is what the next packet at this place of a burst will be, but for the zone
         ("reply_hash", "u8"),  # of the tuple in inner_key that NAT chose for the replies
+        ("entry", "u8"),  # address of the candidate's ENTRY; of a line that is here anyway where there is none
     ],
     align=True,
 )

@@ -1,13 +1,15 @@
 """Calls of PPTP: keys are completed for what is known, whichever end is the lower, and left alone otherwise."""
 
+import ctypes
+
 import foretelling
 import numpy as np
 import pytest
 import tables
 from foretelling import CLIENT, SERVER, Wanted, add
-from zonetrack.kernels import calls, stages, tuples
+from zonetrack.kernels import calls, tuples
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import ExpectationFlag
+from zonetrack.shm.layout import PARSED, ExpectationFlag
 
 GRE = 47
 CALL = ExpectationFlag.CALL | ExpectationFlag.PERMANENT
@@ -26,7 +28,8 @@ def call(**more):
 
 def completed(one, packet):
     """Complete the key of a packet that stands first in the burst; the key's last word, None when nothing was done."""
-    parsed = stages.parsed_of(one.views, u64(0))
+    place = (ctypes.c_uint8 * PARSED.itemsize).from_address(int(one.views["parsed"]))
+    parsed = np.frombuffer(place, PARSED).view(np.recarray)[0]
     for i in range(5):
         parsed.key[u64(i)] = packet.key[i]
     parsed.high_is_source, parsed.protocol, parsed.hash = packet.high_is_source, packet.protocol, 0

@@ -31,6 +31,11 @@ def _complement(total):
 
 
 @kernel
+def _is_zero(total):
+    return checksum.is_zero(total)
+
+
+@kernel
 def _pseudo_header(addresses, protocol, length):
     return checksum.pseudo_header(addresses, protocol, length)
 
@@ -93,6 +98,12 @@ def test_good_is_a_sum_that_the_checksum_completes(data):
 
 def test_nothing_but_zeros_is_not_good():
     assert not _is_good(u64(total_of(bytes(8))))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, (2**64 - 1) // 65535).map(lambda n: 65535 * n)))
+def test_zero_is_a_multiple_of_65535(total):
+    assert bool(_is_zero(u64(total))) == (total % 65535 == 0)
 
 
 @pytest.mark.parametrize("protocol", [6, 17, 58, 136])

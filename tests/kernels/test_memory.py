@@ -311,6 +311,46 @@ def test_products_keep_both_halves(a, b):
     assert out.tolist() == [a * b >> 64, (a * b >> 64) ^ (a * b % 2**64)]
 
 
+WORDS = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from((0, 1, 2**32 - 1, 2**64 - 2, 2**64 - 1)))
+
+
+@kernel
+def carried(words, out):
+    a, b, c, d, e = words[0], words[1], words[2], words[3], words[4]
+    out[0] = memory.add_carrying_3(a, b, e)
+    out[1] = memory.add_carrying_5(a, b, c, d, e)
+
+
+@timeless
+@given(st.lists(WORDS, min_size=4, max_size=4), st.integers(0, 2**63 - 1))
+def test_what_is_carried_out_comes_in_at_the_bottom(words, last):
+    out = np.zeros(2, "u8")
+    carried(np.array([*words, last], "u8"), out)
+    for total, summed in zip(out.tolist(), ([*words[:2], last], [*words, last]), strict=True):
+        assert total % (2**64 - 1) == sum(summed) % (2**64 - 1) and bool(total) == any(summed)
+
+
+@kernel
+def differ(a, b, mask, out):
+    wanted, other = memory.le64(b), memory.le64(b + u64(8))
+    out[0] = memory.differs_16(a, mask[0], mask[1], wanted, other)
+    out[1] = memory.differs_32(a, b)
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_every_bit_that_differs_is_seen_and_none_outside_of_the_mask(offset):
+    mask, out = np.array([0xFF00FF3F, 1 << 63], "u8"), np.zeros(2, "?")
+    wanted = mask.tobytes() + bytes(16)
+    one, same = buffer(bytes(3) + BYTES + bytes(5)), buffer(bytes(3) + BYTES + bytes(5))
+    differ(at(one, offset), at(same, 3), mask, out)
+    assert out.tolist() == ([False, False] if offset == 3 else [True, True])
+    for bit in range(8 * len(BYTES)):
+        same[3 + bit // 8] ^= 1 << bit % 8
+        differ(at(one, 3), at(same, 3), mask, out)
+        assert out.tolist() == [wanted[bit // 8] >> bit % 8 & 1 == 1, True]
+        same[3 + bit // 8] ^= 1 << bit % 8
+
+
 # ------------------------------------------------------------------------------------------------ ranges
 @kernel
 def copy_and_fill(destination, source, size, filled, value):

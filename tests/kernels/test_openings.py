@@ -189,12 +189,12 @@ def test_a_lock_that_is_held_is_not_waited_for(pair, count):
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_nothing_is_followed_where_the_zone_changed(pair, count):
     open_(pair, count)
-    views, zero = pair.short.views, u64(0)
+    views, first = pair.short.views, u64(pair.short.views["parsed"])
     frames, buffers = frames_of([[*SHAKE, raw.tcp("RA", 101, 501)][count]], ZONE_NUMBER)
     pair.look(frames)
     pair.short.table.array(Region.CONTROL, "zones", ZONE)["word"][ZONE_NUMBER] += np.uint64(1 << 32)
     verdicts = np.zeros(24, "u1")
-    assert not openings.step_on(views, zero, u64(1000), u64(verdicts.ctypes.data))
+    assert not openings.step_on(views, first, u64(1000), u64(verdicts.ctypes.data))
     del buffers
 
 
@@ -304,7 +304,7 @@ def open_first(pair, data, commit=True, nothing_made=False):
     frames, buffers = frames_of([data], ZONE_NUMBER, commit)
     pair.look(frames)
     views, zero, one = pair.short.views, u64(0), u64(1)
-    if not openings.may_open(views, zero):
+    if not openings.may_open(u64(views["parsed"])):
         return False
     verdict = np.zeros(1, VERDICT)
     made = openings.open_(views, u64(frames.ctypes.data), zero, one, nothing_made, u64(1000), u64(verdict.ctypes.data))
@@ -339,9 +339,10 @@ def test_what_appears_after_the_glance_is_seen(pair):
     frames, buffers = frames_of([syn(7), syn(7)], ZONE_NUMBER)
     views, verdicts = pair.short.views, np.zeros(2, VERDICT)
     for i in range(2):
-        stages.parse(views, u64(frames.ctypes.data), u64(i))
-        stages.locate(views, u64(i))
-        stages.glance(views, u64(i))
+        at = u64(views["parsed"]) + u64(i) * stages.PARSED_SIZE
+        stages.parse(views, u64(frames[i:].ctypes.data), at)
+        stages.locate(views, at)
+        stages.glance(views, at)
     at = u64(frames.ctypes.data)
     made = [
         openings.open_(views, at, u64(i), u64(2), False, u64(1000), u64(verdicts[i:].ctypes.data)) for i in range(2)

@@ -134,13 +134,13 @@ def test_nothing_is_followed_where_the_zone_changed(pair):
     pair.open()
     data = raw.tcp("A", 101, 501)
     frames, buffers = frames_of([data], ZONE_NUMBER)
-    views, zero = pair.short.views, u64(0)
-    for stage in (lambda: stages.parse(views, u64(frames.ctypes.data), zero), lambda: stages.locate(views, zero)):
+    views, first = pair.short.views, u64(pair.short.views["parsed"])
+    for stage in (lambda: stages.parse(views, u64(frames.ctypes.data), first), lambda: stages.locate(views, first)):
         stage()
-    stages.glance(views, zero)
+    stages.glance(views, first)
     pair.short.table.array(Region.CONTROL, "zones", ZONE)["word"][ZONE_NUMBER] += np.uint64(1 << 32)
     verdicts = np.zeros(1, VERDICT)
-    assert not predicted.follow(views, zero, u64(1000), u64(verdicts.ctypes.data))
+    assert not predicted.follow(views, first, u64(1000), u64(verdicts.ctypes.data))
     del buffers
 
 
@@ -148,16 +148,16 @@ def test_a_lock_that_is_held_is_not_waited_for(pair):
     pair.open()
     data = raw.tcp("A", 101, 501)
     frames, buffers = frames_of([data], ZONE_NUMBER)
-    views, zero = pair.short.views, u64(0)
-    stages.parse(views, u64(frames.ctypes.data), zero)
-    stages.locate(views, zero)
-    stages.glance(views, zero)
+    views, first = pair.short.views, u64(pair.short.views["parsed"])
+    stages.parse(views, u64(frames.ctypes.data), first)
+    stages.locate(views, first)
+    stages.glance(views, first)
     entries = pair.entries(pair.short)
     (record,) = np.flatnonzero(entries["packets"][:, 0])
     entries["lock"][record] = 200
     before = entries.tobytes()
     verdicts = np.zeros(1, VERDICT)
-    assert not predicted.follow(views, zero, u64(1000), u64(verdicts.ctypes.data))
+    assert not predicted.follow(views, first, u64(1000), u64(verdicts.ctypes.data))
     assert entries.tobytes() == before
     del buffers
 
@@ -242,13 +242,13 @@ def unknown(pair, data, commit=False, action=0, expectations=0):
     short.table.array(Region.CONTROL, "zones", ZONE)["expectations"][ZONE_NUMBER] = expectations
     frames, buffers = frames_of([data], ZONE_NUMBER, commit)
     frames["action"] = action
-    views, zero = short.views, u64(0)
-    stages.parse(views, u64(frames.ctypes.data), zero)
-    stages.locate(views, zero)
-    stages.glance(views, zero)
+    views, first = short.views, u64(short.views["parsed"])
+    stages.parse(views, u64(frames.ctypes.data), first)
+    stages.locate(views, first)
+    stages.glance(views, first)
     verdicts = np.full(VERDICT.itemsize, 0xA5, "u1").view(VERDICT)
     before = pair.entries(short).tobytes()
-    taken = predicted.turn_away(views, zero, u64(verdicts.ctypes.data))
+    taken = predicted.turn_away(views, first, u64(verdicts.ctypes.data))
     assert pair.entries(short).tobytes() == before
     if not taken:
         assert verdicts.tobytes() == b"\xa5" * VERDICT.itemsize

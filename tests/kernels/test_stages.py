@@ -25,14 +25,12 @@ def bench():
 def looked_at(bench: Bench, *packets, zone: int = 0) -> np.ndarray:
     """Run the stages over packets; returns a copy of PARSED[len(packets)]."""
     frames, buffers = frames_of(packets, zone)
-    for stage in (
-        lambda i: stages.parse(bench.views, np.uint64(frames.ctypes.data), i),
-        lambda i: stages.locate(bench.views, i),
-        lambda i: stages.glance(bench.views, i),
-        lambda i: stages.fetch(bench.views, i),
-    ):
-        for i in range(len(packets)):
-            stage(np.uint64(i))
+    places = [np.uint64(bench.views.parsed + i * stages.PARSED_SIZE) for i in np.arange(len(packets), dtype="u8")]
+    for i, at in enumerate(places):
+        stages.parse(bench.views, np.uint64(frames[i:].ctypes.data), at)
+    for stage in (stages.locate, stages.glance, stages.fetch):
+        for at in places:
+            stage(bench.views, at)
     del buffers
     size = len(packets) * PARSED.itemsize
     return np.frombuffer(ctypes.string_at(int(bench.views.parsed), size), PARSED)

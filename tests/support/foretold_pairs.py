@@ -51,7 +51,7 @@ class Pair:
         verdicts = np.full(VERDICT.itemsize, 0xA5, "u1").view(VERDICT)
         self.look(frames)
         before = self.entries(short).tobytes()
-        taken = bool(self.follow(short.views, u64(0), u64(now_ms), u64(verdicts.ctypes.data)))
+        taken = bool(self.follow(short.views, u64(short.views["parsed"]), u64(now_ms), u64(verdicts.ctypes.data)))
         if not taken:
             assert self.entries(short).tobytes() == before
             assert verdicts.tobytes() == b"\xa5" * VERDICT.itemsize
@@ -68,10 +68,10 @@ class Pair:
 
     def look(self, frames: np.ndarray) -> None:
         """Do to a frame what comes before its turn, on the first table."""
-        views, zero = self.short.views, u64(0)
-        stages.parse(views, u64(frames.ctypes.data), zero)
-        stages.locate(views, zero)
-        stages.glance(views, zero)
+        views, first = self.short.views, u64(self.short.views["parsed"])
+        stages.parse(views, u64(frames.ctypes.data), first)
+        stages.locate(views, first)
+        stages.glance(views, first)
 
     def foresees(self, data: bytes, now_ms: int = 1000) -> bool:
         """Return whether the short way would be open to a packet; the first table stays as it is."""
@@ -80,7 +80,9 @@ class Pair:
         frames, buffers = frames_of([data], ZONE_NUMBER)
         verdict = np.zeros(1, VERDICT)
         self.look(frames)
-        taken = bool(self.follow(self.short.views, u64(0), u64(now_ms), u64(verdict.ctypes.data)))
+        taken = bool(
+            self.follow(self.short.views, u64(self.short.views["parsed"]), u64(now_ms), u64(verdict.ctypes.data))
+        )
         entries[:] = before
         del buffers
         return taken
