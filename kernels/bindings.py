@@ -25,22 +25,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..shm.layout import ACTION, KEY_WORDS, LINE_BYTES, LOOK, LOOK_BYTES, LOOKS_MAX, Nat, Status, offset
+from ..shm.layout import ACTION, LINE_BYTES, LOOK, LOOK_BYTES, LOOKS_MAX, Life, Nat, Status
 from ..shm.reasons import Reason
 from . import counters, endpoints, entries, index, memory, quarantine, segments, tuples, zones
 from .endpoints import ICMP, ICMPV6, TCP, write_key
 from .jit import inlined, kernel
 from .memory import mix, multiply_high
-from .words import LOW_16, LOW_32, ONE, THIRTY_TWO, ZERO, u64
+from .words import LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 PROBES_MAX = 248
 """Tuples that are looked up for one connection: as many as Open vSwitch tries."""
-EXHAUSTED = u64(0xFFFFFFFF)
+EXHAUSTED = u64(1 << 32)
+"""More than any two ports are, and than any number of a candidate."""
+ADDRESSES_MAX = 2
 _PROBES = u64(PROBES_MAX)
-_PER_ADDRESS = u64(PROBES_MAX // 2)
+_PER_ADDRESS = u64(PROBES_MAX // ADDRESSES_MAX)
 _FORTY_EIGHT = u64(48)
 _LINE, _LOOK = u64(LINE_BYTES), u64(LOOK_BYTES)
-_KEY = u64(8 * KEY_WORDS)
+_LIVE = u64(Life.LIVE)
 _SALT = u64(0xD6E8FEB86659FD93)
 _LIKE = (u64(512), u64(600), u64(1024))
 
@@ -50,7 +52,6 @@ STEPS.setflags(write=False)
 _STEPS_MASK = u64(len(STEPS) - 1)
 
 action_at, look_at = memory.record_at(ACTION), memory.record_at(LOOK)
-assert offset(LOOK, "key") == 0
 
 
 @inlined
@@ -100,7 +101,7 @@ def _address_count(action):
     if not _has_range(action):
         return ONE
     same = u64(action.nat_first[0]) == u64(action.nat_last[0]) and u64(action.nat_first[1]) == u64(action.nat_last[1])
-    return ONE if same else u64(2)
+    return ONE if same else u64(ADDRESSES_MAX)
 
 
 @inlined
@@ -108,7 +109,7 @@ def _can_change_port(protocol):
     return endpoints.has_ports(protocol) | (protocol == ICMP) | (protocol == ICMPV6)
 
 
-@kernel
+@inlined
 def _candidate(action, protocol, source_port, destination_port, port_hash, k):
     """Return the ports of the k-th candidate at one address: source << 16 | destination; EXHAUSTED behind the last.
 
@@ -123,30 +124,30 @@ def _candidate(action, protocol, source_port, destination_port, port_hash, k):
     if not _can_change_port(protocol):
         if u64(action.nat) & u64(Nat.FORETOLD) != ZERO and rule_last != ZERO:
             source_port, destination_port = (rule_first, destination_port) if source else (source_port, rule_first)
-        return EXHAUSTED if k != ZERO else (source_port << u64(16)) | destination_port
+        return EXHAUSTED if k != ZERO else (source_port << SIXTEEN) | destination_port
     if not source:
         if has_ports:
             tried = min(rule_last - rule_first + ONE, _PER_ADDRESS // u64(2))
             if k < tried:
-                return (source_port << u64(16)) | _nth_port(rule_first, rule_last, port_hash, k)
+                return (source_port << SIXTEEN) | _nth_port(rule_first, rule_last, port_hash, k)
             k -= tried
             destination_port = _nth_port(rule_first, rule_last, port_hash, ZERO)
         elif k == ZERO:
-            return (source_port << u64(16)) | destination_port
+            return (source_port << SIXTEEN) | destination_port
         else:
             k -= ONE
     elif has_ports:
         if k > rule_last - rule_first:
             return EXHAUSTED
-        return (_nth_port(rule_first, rule_last, port_hash, k) << u64(16)) | destination_port
+        return (_nth_port(rule_first, rule_last, port_hash, k) << SIXTEEN) | destination_port
     elif k == ZERO:
-        return (source_port << u64(16)) | destination_port
+        return (source_port << SIXTEEN) | destination_port
     else:
         k -= ONE
     first, last = _ports_like(source_port, protocol)
     if k > last - first:
         return EXHAUSTED
-    return (_nth_port(first, last, mix(port_hash, _SALT), k) << u64(16)) | destination_port
+    return (_nth_port(first, last, mix(port_hash, _SALT), k) << SIXTEEN) | destination_port
 
 
 @inlined
@@ -177,12 +178,8 @@ def _hashes(views, parsed, action, salt):
 
 
 @inlined
-def _write(parsed, action, address_hash, which, chosen, key):
-    """Write the key that the replies have with the ports ``chosen`` and the ``which``-th address of the rule.
-
-    Returns:
-        u64, 1 when who replies is its second endpoint.
-    """
+def _ends(parsed, action, address_hash, which):
+    """Return the addresses, two words each, that replies come from and go to with the ``which``-th address of the rule."""
     own = parsed.key
     is_high = u64(parsed.high_is_source) != ZERO
     src_high, src_low = (own[2], own[3]) if is_high else (own[0], own[1])
@@ -192,13 +189,24 @@ def _write(parsed, action, address_hash, which, chosen, key):
             src_high, src_low = _nth_address(action, address_hash, which)
         else:
             dst_high, dst_low = _nth_address(action, address_hash, which)
+    return dst_high, dst_low, src_high, src_low
+
+
+@inlined
+def _write(parsed, action, address_hash, which, chosen, key):
+    """Write the key that the replies have with the ports ``chosen`` and the ``which``-th address of the rule.
+
+    Returns:
+        u64, 1 when who replies is its second endpoint.
+    """
+    from_high, from_low, to_high, to_low = _ends(parsed, action, address_hash, which)
     order = write_key(
-        dst_high,
-        dst_low,
+        from_high,
+        from_low,
         chosen & LOW_16,
-        src_high,
-        src_low,
-        chosen >> u64(16),
+        to_high,
+        to_low,
+        chosen >> SIXTEEN,
         u64(parsed.zone),
         u64(parsed.protocol),
         u64(parsed.family),
@@ -217,13 +225,12 @@ def _is_kept(views, protocol, hash_, parsed, now_ms):
 
 
 @kernel
-def choose(views, parsed, reply_key, action, salt, attempt, now_ms):
+def choose(views, parsed, action, salt, attempt, now_ms):
     """Choose the tuple of the replies to a packet that opens a connection.
 
     Args:
         parsed: PARSED of the packet; ``inner_key`` and ``inner_high_is_source`` are written: the key of the replies and
             whether who replies is its second endpoint.  When ``foreseen``, ``foresee`` has done so for this action.
-        reply_key: u64, address of that ``inner_key``.
         action: ACTION, whose ``nat`` has SOURCE or DESTINATION.
         salt: u64, different for each connection, for a RANDOM search.
         attempt: u64, 0 at first, then what this returned, when the tuple was taken after all.
@@ -244,7 +251,7 @@ def choose(views, parsed, reply_key, action, salt, attempt, now_ms):
             attempt = ONE
             if not _is_kept(views, protocol, u64(parsed.reply_hash), parsed, now_ms):
                 return attempt
-    return _search(views, parsed, reply_key, action, salt, attempt, now_ms)
+    return _search(views, parsed, action, salt, attempt, now_ms)
 
 
 @inlined
@@ -253,10 +260,13 @@ def _look(views, i):
 
 
 @kernel
-def _gather(views, parsed, action, salt, attempt, most):
-    """Write the candidates of a packet that are looked at next.
+def _gather(views, parsed, action, address_hash, port_hash, attempt, most):
+    """Reckon the hashes of the candidates of a packet that are looked at next, all of them at one address.
+
+    Of these only the ports differ, so that all but the last words of their keys is hashed once.
 
     Args:
+        address_hash, port_hash: of the packet (``_hashes``).
         attempt: u64, number of the first of them.
         most: u64, how many are wanted, at most LOOKS_MAX.
 
@@ -265,26 +275,37 @@ def _gather(views, parsed, action, salt, attempt, most):
     """
     memory.apart()
     protocol = u64(parsed.protocol)
-    address_hash, port_hash = _hashes(views, parsed, action, salt)
+    last = endpoints.last_word(ZERO, ZERO, u64(parsed.zone), protocol, u64(parsed.family))
     _, src_port, dst_port = _ports_of(parsed)
     addresses = _address_count(action)
     per_address = _PROBES // addresses
+    which = attempt // per_address
     count = ZERO
-    at = attempt
-    for _ in range(LOOKS_MAX):
-        which = at // per_address
-        if which >= addresses or count == most:
+    for _ in range(ADDRESSES_MAX):
+        if which >= addresses or count != ZERO:
             break
-        chosen = _candidate(action, protocol, src_port, dst_port, port_hash, at - which * per_address)
-        if chosen == EXHAUSTED:
-            at = (which + ONE) * per_address  # the next look is the first at the next address
-            continue
-        look = _look(views, count)
-        look.attempt = at
-        look.high_is_source = _write(parsed, action, address_hash, which, chosen, look.key)
-        look.hash = tuples.hash_key(views, views.looks + count * _LOOK)
-        at += ONE
-        count += ONE
+        from_high, from_low, to_high, to_low = _ends(parsed, action, address_hash, which)
+        is_second = from_high > to_high or (from_high == to_high and from_low > to_low)
+        is_same = from_high == to_high and from_low == to_low
+        if is_second:
+            low, high = tuples.hash_ends(views, to_high, to_low, from_high, from_low)
+        else:
+            low, high = tuples.hash_ends(views, from_high, from_low, to_high, to_low)
+        first = attempt - which * per_address
+        for i in range(min(most, per_address - first)):
+            chosen = _candidate(action, protocol, src_port, dst_port, port_hash, first + u64(i))
+            if chosen == EXHAUSTED:
+                break
+            from_port, to_port = chosen & LOW_16, chosen >> SIXTEEN
+            if is_second or (is_same and from_port > to_port):
+                from_port, to_port = to_port, from_port
+            look = _look(views, u64(i))
+            look.hash = tuples.hash_last(views, low, high, last | endpoints.port_bits(from_port, to_port))
+            look.attempt = attempt + u64(i)
+            look.ports = chosen
+            count = u64(i) + ONE
+        which += ONE
+        attempt = which * per_address  # the next look is the first at the next address
     return count
 
 
@@ -293,6 +314,9 @@ def _fetch(views, zone, count):
     """Fetch the lines where candidates would stand, then the records that have their tags.
 
     In short loops: a prefetch whose page is not in the TLB holds up what follows it (kernels/stages).
+
+    Returns:
+        u64, how many of them are worth a look: there is none behind the first whose tag no record has.
     """
     memory.apart()
     word = zones.load_word(views, zone)
@@ -307,34 +331,51 @@ def _fetch(views, zone, count):
             memory.prefetch(u64(look.line) ^ _LINE)
     for i in range(count):
         look = _look(views, u64(i))
+        record = ZERO
         if u64(look.line) != ZERO:
             record = index.tagged(u64(look.line), segments.tag_of(u64(look.hash)))
-            if record != ZERO:
-                memory.prefetch(entries.address(views, record - ONE))
+        look.record = record
+        if record == ZERO:
+            return u64(i) + ONE
+        memory.prefetch(entries.address(views, record - ONE) + entries.LIFE)
+    return count
+
+
+@inlined
+def _seems_taken(views, look):
+    """Return whether a connection seems to have a candidate's tuple; as ``index.seems_taken``, which has the last word."""
+    record = u64(look.record)
+    if record == ZERO:
+        return False
+    if record <= views.records[0]:
+        life = memory.acquire64(entries.address(views, record - ONE) + entries.LIFE)
+        if entries.state_of(life) == _LIVE:
+            return True
+    return index.seems_taken(views, u64(look.line), segments.tag_of(u64(look.hash)))
 
 
 @kernel
-def _search(views, parsed, reply_key, action, salt, attempt, now_ms):
+def _search(views, parsed, action, salt, attempt, now_ms):
     """Look for a tuple, as ``choose`` does: at one, at two, at four at once, for each waits for its memory twice."""
     memory.apart()
     protocol, zone = u64(parsed.protocol), u64(parsed.zone)
+    address_hash, port_hash = _hashes(views, parsed, action, salt)
+    per_address = _PROBES // _address_count(action)
     most = ONE
     for _ in range(PROBES_MAX):
-        count = _gather(views, parsed, action, salt, attempt, most)
+        count = _gather(views, parsed, action, address_hash, port_hash, attempt, most)
         if count == ZERO:
             break
-        _fetch(views, zone, count)
+        count = _fetch(views, zone, count)
         for i in range(count):
             look = _look(views, u64(i))
-            line, hash_ = u64(look.line), u64(look.hash)
+            which = u64(look.attempt) // per_address
             attempt = u64(look.attempt) + ONE
-            if line != ZERO and index.seems_taken(views, line, segments.tag_of(hash_)):
+            if _seems_taken(views, look) or _is_kept(views, protocol, u64(look.hash), parsed, now_ms):
                 continue
-            if _is_kept(views, protocol, hash_, parsed, now_ms):
-                continue
-            memory.copy(reply_key, views.looks + u64(i) * _LOOK, _KEY)
-            parsed.inner_high_is_source = look.high_is_source
-            parsed.reply_hash = hash_
+            is_high = _write(parsed, action, address_hash, which, u64(look.ports), parsed.inner_key)
+            parsed.inner_high_is_source = is_high
+            parsed.reply_hash = look.hash
             return attempt
         most = min(most + most, u64(LOOKS_MAX))
     return EXHAUSTED
@@ -345,7 +386,8 @@ def foresee(views, parsed, reply_key, action):
     """Reckon the first tuple for a packet, unless chance has a part in it, and fetch the memory that a look at it will read.
 
     Args:
-        parsed, reply_key, action: as for ``choose``.
+        parsed, action: as for ``choose``.
+        reply_key: u64, address of the ``inner_key`` in ``parsed``.
 
     Concurrency:
         Reads words of the index as hints.
@@ -377,7 +419,8 @@ def bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split
 
     Args:
         record: u64, as for ``index.insert``, which this calls; its extension is taken here if it has none.
-        parsed, reply_key, action, salt, now_ms: as for ``choose``.
+        parsed, action, salt, now_ms: as for ``choose``.
+        reply_key: u64, address of the ``inner_key`` in ``parsed``.
         zone, wanted, may_split: as for ``index.insert``.
 
     Returns:
@@ -397,7 +440,7 @@ def bind(views, record, parsed, reply_key, action, salt, zone, wanted, may_split
     status |= u64(Status.SOURCE_NAT) if nat & u64(Nat.SOURCE) != ZERO else u64(Status.DESTINATION_NAT)
     attempt = ZERO
     for _ in range(PROBES_MAX):
-        attempt = choose(views, parsed, reply_key, action, salt, attempt, now_ms)
+        attempt = choose(views, parsed, action, salt, attempt, now_ms)
         if attempt == EXHAUSTED:
             return u64(Reason.NAT_EXHAUSTED)
         second = entries.extension_of(views, entry) + tuples.EXTENSION_KEY

@@ -39,6 +39,18 @@ def has_ports(protocol):
 
 
 @inlined
+def port_bits(first, second):
+    """Return the ports of a key's first and second endpoint as they stand in its last word."""
+    return (first << _FORTY_EIGHT) | (second << THIRTY_TWO)
+
+
+@inlined
+def last_word(first_port, second_port, zone, protocol, family):
+    """Return the last word of a key."""
+    return port_bits(first_port, second_port) | (zone << SIXTEEN) | (protocol << EIGHT) | family
+
+
+@inlined
 def write_key(src_high, src_low, src_port, dst_high, dst_low, dst_port, zone, protocol, family, key):
     """Write the key of a packet, the smaller (address, port) first.
 
@@ -64,7 +76,6 @@ def write_key(src_high, src_low, src_port, dst_high, dst_low, dst_port, zone, pr
     key[1] = src_low ^ low
     key[2] = dst_high ^ high
     key[3] = dst_low ^ low
-    ports = ((src_port ^ port) << _FORTY_EIGHT) | ((dst_port ^ port) << THIRTY_TWO)
-    key[4] = ports | (zone << SIXTEEN) | (protocol << EIGHT) | family
+    key[4] = last_word(src_port ^ port, dst_port ^ port, zone, protocol, family)
     equal = same_address & (src_port == dst_port)
     return u64(second) | (u64(equal) << ONE)

@@ -6,62 +6,75 @@ that any of those rules asks for; the next ones find it there, however many rule
 for which generation and which part of a table it is good, so nothing is ever wiped.
 
 Four, for with one in eight places taken every ninth flow would have to share its own.  A burst has them fetched for all of
-its packets before the first is looked up (``foresee``).
+its packets before the first is looked up (``foresee``).  A place is one line: it has room for seven words of what can be
+asked of a packet, and the compiler says which of the nine they are, for all rules of a part.
 
 Concurrency: private memory, and a generation that nobody writes.
 """
 
 from __future__ import annotations
 
-from ..shm.layout import CACHED_BYTES, CACHED_MAX, CACHED_WAYS, FIELDS, FIELDS_WORDS, LINE_BYTES, offset
+from ..shm.layout import CACHED_BYTES, CACHED_MAX, CACHED_WAYS, CACHED_WORDS, FIELDS_BYTES, LINE_BYTES
 from . import classify, memory
 from .classify import NO_RULE, subset_at
 from .jit import inlined, kernel
 from .memory import mix
-from .words import LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
+from .words import EIGHT, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, u64
 
 _CACHED = u64(CACHED_BYTES)
-_WHAT = u64(8 * FIELDS_WORDS)
+_WHAT = u64(8 * CACHED_WORDS)
 _SET = u64(CACHED_WAYS * CACHED_BYTES)
 _SETS_MASK = u64(CACHED_MAX // CACHED_WAYS - 1)
 _WAY_SHIFT = u64(64 - CACHED_WAYS.bit_length() + 1)
 _LINE = u64(LINE_BYTES)
-_PORTS = offset(FIELDS, "sport") & ~u64(7)
 _SALTS = (u64(0x9E3779B97F4A7C15), u64(0xD6E8FEB86659FD93), u64(0xBF58476D1CE4E5B9))
-assert FIELDS_WORDS == 9 and CACHED_WAYS * CACHED_BYTES % LINE_BYTES == 0
+assert CACHED_WORDS == 7 and CACHED_BYTES == LINE_BYTES and FIELDS_BYTES <= 1 << 8
 
 
 @inlined
-def _masked(fields, mask, i):
-    return memory.le64(fields + i) & memory.le64(mask + i)
+def _words(fields, mask, asked):
+    """Return the seven words of a packet that are asked for, under the mask; of fewer, one that nobody asks for is 0."""
+    return (
+        _word(fields, mask, asked & LOW_8),
+        _word(fields, mask, (asked >> EIGHT) & LOW_8),
+        _word(fields, mask, (asked >> u64(16)) & LOW_8),
+        _word(fields, mask, (asked >> u64(24)) & LOW_8),
+        _word(fields, mask, (asked >> u64(32)) & LOW_8),
+        _word(fields, mask, (asked >> u64(40)) & LOW_8),
+        _word(fields, mask, (asked >> u64(48)) & LOW_8),
+    )
 
 
 @inlined
-def _hash(fields, mask):
+def _word(fields, mask, place):
+    return memory.le64(fields + place) & memory.le64(mask + place)
+
+
+@inlined
+def _hash(fields, mask, asked):
     """Return a hash of all that is asked for of a packet."""
-    a = mix(_masked(fields, mask, u64(0)) ^ _SALTS[0], _masked(fields, mask, u64(8)) ^ _SALTS[1])
-    b = mix(_masked(fields, mask, u64(16)) ^ _SALTS[1], _masked(fields, mask, u64(24)) ^ _SALTS[2])
-    c = mix(_masked(fields, mask, u64(32)) ^ _SALTS[2], _masked(fields, mask, u64(40)) ^ _SALTS[0])
-    d = mix(_masked(fields, mask, u64(48)) ^ _SALTS[0], _masked(fields, mask, u64(56)) ^ _SALTS[2])
-    return mix(a ^ (b << ONE) ^ _masked(fields, mask, u64(64)), c ^ (d << ONE) ^ _SALTS[1])
+    a, b, c, d, e, f, g = _words(fields, mask, asked)
+    low = mix(a ^ _SALTS[0], b ^ _SALTS[1])
+    high = mix(c ^ _SALTS[1], d ^ _SALTS[2])
+    last = mix(e ^ _SALTS[2], f ^ _SALTS[0])
+    return mix(low ^ (high << ONE) ^ g, last ^ _SALTS[1])
 
 
 @inlined
-def _is_it(at, fields, mask):
-    # nothing tells flows apart as their ports do
-    if memory.le64(at + _PORTS) != _masked(fields, mask, _PORTS):
+def _is_it(at, fields, mask, asked):
+    a, b, c, d, e, f, g = _words(fields, mask, asked)
+    # nothing tells flows apart as the first does
+    if memory.le64(at) != a:
         return False
-    different = ZERO
-    for i in range(FIELDS_WORDS):
-        word = u64(i) << THREE
-        different |= memory.le64(at + word) ^ _masked(fields, mask, word)
+    different = (memory.le64(at + u64(8)) ^ b) | (memory.le64(at + u64(16)) ^ c) | (memory.le64(at + u64(24)) ^ d)
+    different |= (memory.le64(at + u64(32)) ^ e) | (memory.le64(at + u64(40)) ^ f) | (memory.le64(at + u64(48)) ^ g)
     return different == ZERO
 
 
 @inlined
-def _set_of(cache, fields, mask):
+def _set_of(cache, fields, mask, asked):
     """Return the address of the places that may hold a flow."""
-    return cache + (_hash(fields, mask) & _SETS_MASK) * _SET
+    return cache + (_hash(fields, mask, asked) & _SETS_MASK) * _SET
 
 
 @kernel
@@ -81,25 +94,25 @@ def foresee(cache, generation, table, fields):
     subset = subset_at(classify.subset_address(generation, place))
     if u64(subset.mask) == ZERO:
         return ZERO
-    at = _set_of(cache, fields, generation + u64(subset.mask))
+    at = _set_of(cache, fields, generation + u64(subset.mask), u64(subset.asked))
     memory.prefetch(at)
     memory.prefetch(at + _LINE)
     return at
 
 
 @kernel
-def _remember(first, good_for, fields, mask, number):
+def _remember(first, good_for, fields, mask, asked, number):
     """Put what a flow has met into one of its places: one that is good for nothing any more, else one by chance."""
     memory.seldom()
-    at = first + ((memory.le64(fields + _PORTS) * _SALTS[0]) >> _WAY_SHIFT) * _CACHED
+    at = first + ((_word(fields, mask, asked & LOW_8) * _SALTS[0]) >> _WAY_SHIFT) * _CACHED
     for way in range(CACHED_WAYS):
         other = first + u64(way) * _CACHED
         if memory.le64(other + _WHAT) >> THIRTY_TWO != good_for >> THIRTY_TWO:
             at = other
             break
-    for i in range(FIELDS_WORDS):
+    for i in range(CACHED_WORDS):
         one = u64(i) << THREE
-        memory.set_le64(at + one, _masked(fields, mask, one))
+        memory.set_le64(at + one, _word(fields, mask, (asked >> one) & LOW_8))
     memory.set_le64(at + _WHAT, good_for | (number + ONE if number != NO_RULE else ZERO))
 
 
@@ -123,14 +136,14 @@ def find(cache, word, generation, table, fields, rows, foreseen):
     subset = subset_at(classify.subset_address(generation, place))
     if u64(subset.mask) == ZERO:
         return classify.within(generation, place, fields, rows)
-    mask = generation + u64(subset.mask)
-    first = foreseen if foreseen != ZERO else _set_of(cache, fields, mask)
+    mask, asked = generation + u64(subset.mask), u64(subset.asked)
+    first = foreseen if foreseen != ZERO else _set_of(cache, fields, mask, asked)
     good_for = ((word & LOW_32) << THIRTY_TWO) | (place << SIXTEEN)
     for way in range(CACHED_WAYS):
         at = first + u64(way) * _CACHED
         what = memory.le64(at + _WHAT)
-        if what & ~LOW_16 == good_for and _is_it(at, fields, mask):
+        if what & ~LOW_16 == good_for and _is_it(at, fields, mask, asked):
             return (what & LOW_16) - ONE if what & LOW_16 != ZERO else NO_RULE
     number = classify.within(generation, place, fields, rows)
-    _remember(first, good_for, fields, mask, number)
+    _remember(first, good_for, fields, mask, asked, number)
     return number

@@ -26,13 +26,31 @@ FINAL = u64(0x9E3779B97F4A7C15)
 
 
 @inlined
+def hash_ends(views, word_0, word_1, word_2, word_3):
+    """Return what the addresses in a key have to do with its hash: of keys that differ in their last words, the same."""
+    secret = views.secret
+    return mix(word_0 ^ secret[0], word_1 ^ secret[1]), mix(word_2 ^ secret[2], word_3 ^ secret[3])
+
+
+@inlined
+def hash_last(views, low, high, last):
+    """Return the hash of a key from what ``hash_ends`` returned and its last word."""
+    secret = views.secret
+    # the last word too goes through two products: after one, its top bits would move few bits of the hash
+    return mix(mix(low ^ secret[1], high ^ secret[3] ^ last) ^ secret[0], FINAL ^ secret[2])
+
+
+@inlined
 def hash_key(views, key):
     """Return the hash of the key at address ``key``; strong in all 64 bits."""
-    secret = views.secret
-    low = mix(memory.read64(key) ^ secret[0], memory.read64(key + _WORD_1) ^ secret[1])
-    high = mix(memory.read64(key + _WORD_2) ^ secret[2], memory.read64(key + _WORD_3) ^ secret[3])
-    # the last word too goes through two products: after one, its top bits would move few bits of the hash
-    return mix(mix(low ^ secret[1], high ^ secret[3] ^ memory.read64(key + LAST)) ^ secret[0], FINAL ^ secret[2])
+    low, high = hash_ends(
+        views,
+        memory.read64(key),
+        memory.read64(key + _WORD_1),
+        memory.read64(key + _WORD_2),
+        memory.read64(key + _WORD_3),
+    )
+    return hash_last(views, low, high, memory.read64(key + LAST))
 
 
 @inlined

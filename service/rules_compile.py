@@ -18,6 +18,7 @@ import numpy as np
 
 from ..shm.layout import (
     ACTION,
+    CACHED_WORDS,
     DIMENSION,
     DIMENSIONS_MAX,
     FIELDS,
@@ -132,7 +133,8 @@ def _put(target: np.void, field: str, wanted: Wanted) -> None:
 
 
 def _rules(rules: Sequence[Rule], ops: list[np.ndarray], actions: list[np.ndarray]) -> np.ndarray:
-    made = np.zeros(len(rules), RULE)
+    """Return RULE of each; what they do is appended to ``ops`` and ``actions``, once for all that do the same."""
+    made, first_of = np.zeros(len(rules), RULE), {}
     made["sport_high"] = made["dport_high"] = 0xFFFF
     for row, rule in zip(made, rules, strict=True):
         for field, wanted in rule.match.items():
@@ -140,8 +142,11 @@ def _rules(rules: Sequence[Rule], ops: list[np.ndarray], actions: list[np.ndarra
                 row[f"{field}_low"], row[f"{field}_high"] = wanted
             else:
                 _put(row, field, wanted)
-        row["first_op"], row["op_count"] = len(ops), len(rule.actions)
-        ops += [_op(action, actions) for action in rule.actions]
+        does = tuple((type(action), action) for action in rule.actions)
+        if does not in first_of:
+            first_of[does] = len(ops)
+            ops += [_op(action, actions) for action in rule.actions]
+        row["first_op"], row["op_count"] = first_of[does], len(rule.actions)
     return made
 
 
@@ -271,6 +276,19 @@ def _asked_for(rules: Sequence[Rule]) -> np.ndarray:
     return fields(**mask)
 
 
+def _places(mask: np.ndarray) -> list[int]:
+    """Return where in FIELDS the words stand that are asked for, CACHED_WORDS of them, or none where they are more.
+
+    The ports come first; where there are fewer, a word that nobody asks for makes up the number.
+    """
+    words = mask.view("u8")
+    ports = int(offset(FIELDS, "sport")) // 8
+    places = sorted(np.flatnonzero(words).tolist(), key=lambda word: (word != ports, word))
+    if len(places) > CACHED_WORDS:
+        return []
+    return [8 * place for place in places + [int(np.argmin(words))] * (CACHED_WORDS - len(places))]
+
+
 # ------------------------------------------------------------------------------------------------ translations
 def _intervals(rules: Sequence[Rule]) -> tuple[int, np.ndarray]:
     """Return TRANSLATES and KEEPS_ADDRESS of rules, and INTERVAL[n]: by which of them addresses may have been chosen."""
@@ -297,7 +315,9 @@ def _subset(rules: Sequence[Rule], numbers: Sequence[int], block: Block) -> np.n
     made["rules"], made["count"] = block.put(np.array(numbers, "u4")), len(numbers)
     if len(numbers) <= LINEAR_MAX:
         return made
-    made["mask"] = block.put(_asked_for([rules[number] for number in numbers]))
+    mask = _asked_for([rules[number] for number in numbers])
+    if places := _places(mask):
+        made["mask"], made["asked"] = block.put(mask), int.from_bytes(bytes(places), "little")
     words = -(-len(numbers) // 64)
     mine = [rules[number] for number in numbers]
     dimensions = []

@@ -1585,12 +1585,13 @@ SUBSET = np.dtype(
         ("dimension_count", "u4"),  # 0: so few rules that they are gone through
         ("words", "u4"),  # of 64 rules each, of a row behind its summary
         ("reserved", "u4"),
-        ("mask", "u8"),  # offset of FIELDS: a bit for each that some rule asks for; 0: so few rules
+        ("mask", "u8"),  # offset of FIELDS: a bit for each that some rule asks for; 0: what is met is not remembered
+        ("asked", "u8"),  # where in FIELDS the words that CACHED has stand, in bytes, 8 bits each, the first lowest
     ],
     align=True,
 )
 """Rules of one table that packets of some ct_states can match."""
-SUBSET_BYTES = 40
+SUBSET_BYTES = 48
 
 DIMENSION = np.dtype(
     [
@@ -1651,18 +1652,20 @@ INTERVAL = np.dtype(
 """Addresses up to the next interval's, by which rules choose them."""
 INTERVAL_BYTES = 24
 
+CACHED_WORDS = 7
+"""Of FIELDS; of rules that ask for more of them what is met is not remembered."""
 CACHED = np.dtype(
     [
-        ("fields", "u8", (FIELDS_WORDS,)),  # of a packet, under the mask of its SUBSET
+        ("fields", "u8", (CACHED_WORDS,)),  # of a packet, under the mask of its SUBSET: those that it names
         ("what", "u8"),  # low bits of PIPE.word 32 | SUBSET + 1 16 | rule + 1 16, which is 0 where none matched
     ],
     align=True,
 )
-"""Which rule packets like one met.  Private to a process."""
-CACHED_BYTES = 80
+"""Which rule packets like one met, in one line.  Private to a process."""
+CACHED_BYTES = 64
 CACHED_MAX = 1 << 16
 CACHED_WAYS = 4
-"""5 MiB for each worker, of which it has the pages that its flows have touched."""
+"""4 MiB for each worker, of which it has the pages that its flows have touched."""
 
 HIT = np.dtype([("packets", "u8"), ("bytes", "u8")], align=True)
 """What has met a rule, by one worker, who alone writes it."""
@@ -1903,17 +1906,18 @@ REASSEMBLY = np.dtype(
 
 LOOK = np.dtype(
     [
-        ("key", "u8", (KEY_WORDS,)),  # the tuple
-        ("hash", "u8"),
-        ("attempt", "u4"),  # its number among a packet's candidates
-        ("high_is_source", "u4"),  # 1: who replies is its second endpoint
+        ("hash", "u8"),  # of the tuple
         ("line", "u8"),  # its home line in the index, 0: the zone has none
+        ("attempt", "u4"),  # its number among a packet's candidates
+        ("ports", "u4"),  # to which replies go 16 | which they come from 16
+        ("record", "u4"),  # record + 1 that has its tag, 0: none
+        ("reserved", "u4"),
     ],
     align=True,
 )
 """A tuple that NAT looks at soon.  Private to a process."""
-LOOK_BYTES = 64
-LOOKS_MAX = 16
+LOOK_BYTES = 32
+LOOKS_MAX = 32
 """Tuples whose memory is fetched at once."""
 
 MESSAGE = np.dtype(

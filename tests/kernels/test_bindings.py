@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsing import EXAMPLES
 from tables import Participant
-from zonetrack.kernels import bindings, memory
+from zonetrack.kernels import bindings, memory, tuples
 from zonetrack.kernels.jit import JIT, kernel
 from zonetrack.shm.layout import ACTION, PARSED, UNLIMITED, Nat
 from zonetrack.shm.reasons import Reason
@@ -26,8 +26,13 @@ def _foresee(views, parsed, reply_key, action):
 
 
 @kernel
-def _choose(views, parsed, reply_key, action, salt, attempt, now_ms):
-    return bindings.choose(views, parsed_at(parsed), reply_key, action_at(action), salt, attempt, now_ms)
+def _choose(views, parsed, action, salt, attempt, now_ms):
+    return bindings.choose(views, parsed_at(parsed), action_at(action), salt, attempt, now_ms)
+
+
+@kernel
+def _hash_key(views, key):
+    return tuples.hash_key(views, key)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +78,7 @@ def packet(src, sport, dst, dport, protocol=TCP):
 def chosen(me, parsed, action, attempt=0, salt=0):
     """Return the reply's (src, sport, dst, dport) and where the search goes on; None when there is nothing left."""
     at = np.uint64(parsed.ctypes.data)
-    key = np.uint64(parsed.ctypes.data + PARSED.fields["inner_key"][1])
-    after = int(_choose(me.views, at, key, np.uint64(action.ctypes.data), np.uint64(salt), np.uint64(attempt), NOW_MS))
+    after = int(_choose(me.views, at, np.uint64(action.ctypes.data), np.uint64(salt), np.uint64(attempt), NOW_MS))
     if after == int(bindings.EXHAUSTED):
         return None, after
     words = [int(word) for word in parsed["inner_key"][0]]
@@ -210,6 +214,25 @@ def test_two_addresses_are_tried(me):
     assert len(addresses) == 2 and len(candidates) == bindings.PROBES_MAX
     one, two = (int(ip_address(each)) - int(ip_address("192.0.2.16")) for each in addresses)
     assert two == (one + 1) % 16
+
+
+@pytest.mark.parametrize("first", ["10.0.0.1", "192.0.2.10", "192.0.2.77", "2001:db8::1"])
+@pytest.mark.parametrize("nat", [Nat.SOURCE, Nat.DESTINATION])
+def test_the_hash_that_is_told_is_that_of_the_tuple(first, nat, me):
+    """Whichever end comes first in the key: an end that has the address of the other is told from it by its port."""
+    other = "2001:db8::77" if ":" in first else "192.0.2.77"
+    rule_ = rule(nat, other, ports=(40_000, 40_030) if nat & Nat.SOURCE else (70, 90))
+    opened = packet(first, 40_015, other, 80)
+    attempt = 0
+    for _ in range(20):
+        _, attempt = chosen(me, opened, rule_, attempt)
+        key = np.uint64(opened.ctypes.data + PARSED.fields["inner_key"][1])
+        assert opened["reply_hash"][0] == _hash_key(me.views, key)
+
+
+def test_the_highest_ports_are_ports_like_any(me):
+    reply, _ = chosen(me, packet("10.0.0.1", 65535, "10.0.0.9", 65535), rule(Nat.SOURCE, "192.0.2.1"))
+    assert reply == ("10.0.0.9", 65535, "192.0.2.1", 65535)
 
 
 def test_a_full_range_is_found_full_and_its_last_port_is_found(me):

@@ -92,6 +92,17 @@ def test_few_rules_are_not_remembered():
     assert memory.flows == 0
 
 
+def test_rules_that_ask_for_more_than_a_place_holds_are_met_and_not_remembered():
+    every = (1 << 128) - 1
+    match = {name: Masked(0, every) for name in ("src", "dst")} | {"ct_state": Masked(0, 1), "mark": Masked(0, 1)}
+    for more, remembered in (({"sport": Masked(0, 1)}, 1), ({"sport": Masked(0, 1), "label": Masked(0, 1)}, 0)):
+        rules = [Rule(0, 100, 0, match | more | {"src": Masked(i << 64 | i, every)}) for i in range(40)]
+        generation, memory = rules_compile.compile_rules([*rules, Rule(0, 1, 0, {})]), Memory()
+        for number in (7, 39, 40):
+            assert memory.met(generation, reference.fields({"src": number << 64 | number})) == number
+        assert memory.flows == 3 * remembered
+
+
 def in_one_set(generation, memory, count):
     """Return packets whose flows have the same places."""
     found = {}

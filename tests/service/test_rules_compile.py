@@ -43,6 +43,15 @@ def test_actions_become_ops():
     assert np.count_nonzero(ops["action"]) == 1
 
 
+def test_rules_that_do_the_same_share_their_ops():
+    alike = "".join(f"tcp,tp_dst={port},actions=ct(commit,zone=9,mark=5,table=1)\n" for port in range(100))
+    block, head = compiled(alike + "udp,actions=goto_table:1\nicmp,actions=output:1\ntable=1,actions=drop")
+    rules = array(block, RULE, head["rules"], head["rule_count"])
+    assert (head["op_count"], head["action_count"]) == (3, 1)  # a port and a table of one number are not the same
+    assert rules["first_op"][:100].tolist() == [rules["first_op"][0]] * 100
+    assert len(set(rules["first_op"][[0, 100, 101]])) == 3
+
+
 def test_rules_stand_by_table_and_priority():
     block, head = compiled(
         "table=1,priority=5,actions=drop\npriority=1,tcp,tp_dst=1-9,actions=drop\npriority=7,tcp,tp_dst=80,actions=drop"
