@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from ..kernels import delete_list, expecting
+from ..kernels import expecting
 from ..kernels.words import ZERO, u64
 from ..service import crew
 from ..shm import segment
@@ -28,20 +28,19 @@ from ..shm.layout import (
     EXPECTATIONS_MAX,
     EXTENSION_BYTES,
     GLOBAL,
-    NO_RECORD,
     QUOTA,
     Life,
     Region,
 )
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import floor
+from . import floor, nat_full
 from .driver import BUDGET_PACKETS, CheckFailed, Driver, now_ms
 from .nat_scenarios import NatCommits, NatScenario, Phase
 from .scenarios import Plan, draws, index_bytes
 from .traffic import SAMPLE_STRIDE
 from .trial import ALONE_PACKETS, Meet, cores, measure_floor, together
-from .trips import TUPLE, Leg, Traveller, travel
+from .trips import TUPLE, Traveller, travel
 
 RESULT = np.dtype(
     [(name, "u8") for name in ("begun_ns", "ended_ns", "packets", "alone_ns", "alone_packets", "exhausted", "retries")]
@@ -49,7 +48,6 @@ RESULT = np.dtype(
 """What a worker did in a phase; ``alone`` is the generator by itself, in time of its process."""
 ELSEWHERE = 100
 """First of the zones that expectations are spread over, of so many."""
-PERCENTILES = {"p50": 50.0, "p999": 99.9, "p9999": 99.99}
 
 
 def geometry(scenario: NatScenario) -> Geometry:
@@ -194,6 +192,7 @@ def warm() -> None:
     """Load all kernels, in this process, so that workers are born with them."""
     driver = Driver(segment.anonymous(Geometry(1, 1, 0)), 1, 1)
     travel(driver.views, Traveller(1, 1).address, ZERO)  # nothing to send
+    nat_full.warm(driver)
     driver.leave()
     floor.measure(floor.region(1), 1, floor.BURST)
 
@@ -212,7 +211,7 @@ def conduct(scenario: NatScenario, tick: Callable[[int], object]) -> dict[str, f
         ZonetrackError: something was not as it should; says what.
     """
     if isinstance(scenario, NatCommits) and scenario.plan.fill:
-        return measure_full(scenario, tick)
+        return nat_full.measure(scenario, new_table(scenario), tick)
     threads, phases = scenario.plan.threads, scenario.phases(0)
     table, tuples = new_table(scenario), crew.shared(TUPLE, scenario.plan.connections)
     results = crew.shared(RESULT, threads * len(phases)).reshape(threads, len(phases))
@@ -254,50 +253,3 @@ def figures(scenario: NatScenario, results: np.ndarray) -> dict[str, float]:
         found |= {"connections": units, "ns_per_reply": per_packet["reply"]}
     found[f"ns_per_{scenario.unit}"] = per_packet[scenario.unit]
     return found | scenario.figures(lambda name: per_packet[name])
-
-
-# ---------------------------------------------------------------------------------------------------- nearly full
-def measure_full(scenario: NatCommits, tick: Callable[[int], object]) -> dict[str, float]:
-    """Fill a part of all ports, then time commits one by one, each of which is deleted before the next.
-
-    Raises:
-        CheckFailed: there were other connections in the end than those that filled it.
-    """
-    table = new_table(scenario)
-    driver = Driver(table, scenario.plan.seed, 1)
-    quota = table.array(Region.CONTROL, "quotas", QUOTA)
-    traveller = Traveller(scenario.plan.seed, BURST_PACKETS_MAX)
-    number = 0  # of the next connection
-    while (left := scenario.filled - int(quota["count"][0])) > 0:
-        traveller.aim(Leg.SYN, (scenario.commit,), number, min(left, BUDGET_PACKETS))
-        traveller.set(budget=BUDGET_PACKETS)
-        while travel(driver.views, traveller.address, u64(now_ms())):
-            pass
-        number += min(left, BUDGET_PACKETS)
-        tick(number)
-    traveller.set(exhausted=0, burst=1, budget=1)
-    times = np.zeros(scenario.plan.connections, "u8")
-    for i in range(len(times)):
-        traveller.aim(Leg.SYN, (scenario.commit,), number + i, 1)
-        now = u64(now_ms())
-        begun = time.perf_counter_ns()
-        travel(driver.views, traveller.address, now)
-        times[i] = time.perf_counter_ns() - begun
-        verdict = traveller.verdicts[0]
-        if verdict["record"] != NO_RECORD:
-            delete_list.delete(driver.views, u64(verdict["record"]), ZERO, u64(verdict["incarnation"]))
-            delete_list.run(driver.views)
-    if complaint := traveller.complaint():
-        raise CheckFailed(complaint)
-    driver.leave()
-    if quota["count"][0] != scenario.filled:
-        raise CheckFailed(f"{quota['count'][0]} connections, expected {scenario.filled}")
-    micros = times / 1000
-    found = {f"commit_us_{name}": float(np.percentile(micros, at)) for name, at in PERCENTILES.items()}
-    return found | {
-        "elapsed_s": float(times.sum()) / 1e9,
-        "commit_us_max": float(micros.max()),
-        "exhausted": traveller["exhausted"],
-        "ports_filled": scenario.filled,
-        "ports_total": scenario.ports,
-    }

@@ -99,7 +99,7 @@ ROOM_RULES = {
             *("zones_trial", "flood_trial", "series"),
         )
     },
-    **{f"clients/{room}": DRIVERS for room in ("trips", "nat_scenarios", "nat_trial")},
+    **{f"clients/{room}": DRIVERS for room in ("trips", "nat_scenarios", "nat_trial", "nat_full")},
     "clients/rules_trial": DRIVERS._replace(ours=(*DRIVERS.ours, "service.rules", "service.rules_compile")),
     "clients/answered": DRIVERS._replace(
         ours=(*DRIVERS.ours, *(f"service.{room}" for room in ("control", "context", "door", "listening")))

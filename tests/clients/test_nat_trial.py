@@ -64,13 +64,6 @@ def test_connections_without_a_port_are_counted():
         nat_trial.check(scenario, table, tuples, 0)
 
 
-def test_a_range_that_is_nearly_full_is_as_full_after_each_commit():
-    scenario = NatCommits(NatPlan(connections=20, addresses=1, ports=(2000, 2099), fill=95))
-    found = nat_trial.measure_full(scenario, lambda packets: None)
-    assert (found["ports_filled"], found["ports_total"], found["exhausted"]) == (95, 100, 0)
-    assert found["commit_us_p50"] <= found["commit_us_p9999"] <= found["commit_us_max"]
-
-
 def test_a_table_has_extensions_for_what_is_translated():
     assert nat_trial.geometry(NatCommits(NatPlan(connections=1000))).extension_share == 1000
     share = nat_trial.geometry(Unnat(NatPlan(connections=100_000))).extension_share
