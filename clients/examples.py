@@ -61,6 +61,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "rules clear": (("rules clear", "Let no rules hold."),),
     "trace": (
         ("trace in_port=lab,tcp,nw_src=192.0.2.1,nw_dst=192.0.2.2,tp_dst=80", "The way of one packet, in thought."),
+        (
+            "trace in_port=lab,udp,nw_src=192.0.2.1,nw_dst=192.0.2.2,tp_dst=69,payload=0x0001 in_port=lab,arp",
+            "What a packet carries, and the next packet.",
+        ),
     ),
     "stats": (
         ("stats", "Totals, workers, queues, zones."),

@@ -196,14 +196,18 @@ class Rules:
         """Let rules hold from now on; where anything is wrong with them nothing is changed."""
         return self._call("rules.load", {"text": text, "format": form})
 
-    def trace(self, packet: str, ct_next: list[str] | None = None) -> Any:
-        """Return the way of a described packet through the rules; nothing becomes of it.
+    def trace(self, packet: str, ct_next: list[str] | None = None, then: list[str] | None = None) -> Any:
+        """Return the way of a described packet through the rules, and of those that follow it; nothing becomes of them.
 
         Args:
-            packet: in the words of rules, as ``in_port=lan,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80``.
-            ct_next: what each ct is to find, as ``trk,new``; the table is asked for those beyond.
+            packet: in the words of rules, as ``in_port=lan,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80``; it may carry
+                something, ``payload="USER me\\r\\n"``.
+            ct_next: what each ct is to find, as ``trk,new``; beyond those a packet is tracked in thought.
+            then: more packets, each of which finds what those before it have left.
         """
-        return self._call("rules.trace", {"packet": packet, "ct_next": ct_next or []})
+        return self._call(
+            "rules.trace", {"packet": packet, "ct_next": ct_next or []} | ({"then": then} if then else {})
+        )
 
     def clear(self) -> Any:
         """Let no rules hold: each packet is tracked and committed in the zone of its port, and answered."""

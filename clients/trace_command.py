@@ -1,6 +1,8 @@
-"""``zonetrack trace``: one described packet through the rules of a service, each step shown; nothing becomes of it."""
+"""``zonetrack trace``: described packets through the rules of a service, each step shown; nothing becomes of them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
@@ -9,28 +11,39 @@ from .options import as_json, print_json, reach, where
 
 @click.command("trace")
 @where
-@click.argument("packet", metavar="PACKET")
+@click.argument("packets", metavar="PACKET...", nargs=-1, required=True)
 @click.option(
     "--ct-next",
     metavar="STATE",
     multiple=True,
-    help="What the next ct is to find, as `trk,new` or `trk,est,rpl`; may be repeated.  Else the table is asked.",
+    help="What the next ct is to find, as `trk,new` or `trk,est,rpl`; may be repeated.  Else the packet is tracked.",
 )
 @as_json
-def command(socket: str | None, instance: str | None, packet: str, ct_next: tuple[str, ...], as_json: bool) -> None:
-    """Send a described packet through the rules, in thought.
+def command(
+    socket: str | None, instance: str | None, packets: tuple[str, ...], ct_next: tuple[str, ...], as_json: bool
+) -> None:
+    """Send described packets through the rules, in thought.
 
-    PACKET has the words of rules: 'in_port=lan,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80'.
+    PACKET has the words of rules: 'in_port=lan,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80', and may carry
+    something: 'payload="USER me\\r\\n"'.  Each finds what those before it would have left.
     """
     with reach(socket, instance) as ct:
-        told = ct.rules.trace(packet, list(ct_next))
+        told = ct.rules.trace(packets[0], list(ct_next), list(packets[1:]))
     if as_json:
         print_json(told)
         return
-    click.echo(f"Packet: {told['packet']}")
     if not told["number"]:
         click.echo("No rules hold: this is what happens then.")
-    for step in told["steps"]:
+    for number, way in enumerate((told, *told["then"])):
+        if number:
+            click.echo()
+        show(way)
+
+
+def show(way: dict[str, Any]) -> None:
+    """Show the way of a packet."""
+    click.echo(f"Packet: {way['packet']}")
+    for step in way["steps"]:
         click.echo()
         click.echo(f"{step['table']:2}. {step['rule'] or 'no rule'}")
         for action in step["actions"]:
@@ -38,5 +51,5 @@ def command(socket: str | None, instance: str | None, packet: str, ct_next: tupl
             for said in action["said"]:
                 click.echo(f"     -> {said}")
     click.echo()
-    why = f", {told['reason']}" if told["reason"] else ""
-    click.echo(f"Result: {', '.join(told['outputs']) or 'nowhere'}{why}")
+    why = f", {way['reason']}" if way["reason"] else ""
+    click.echo(f"Result: {', '.join(way['outputs']) or 'nowhere'}{why}")

@@ -1,7 +1,8 @@
 """What the tracker would say of a packet, without anything becoming of it: for `trace`.
 
 The packet is parsed and its connection found as in a burst; but what judges it works on a copy of the record, which is
-thrown away.  So nothing is put off, counted or made.
+thrown away.  So nothing is put off, counted or made.  What a packet would do to its connection is seen by having it tracked
+(``play``) in a table of its own that has a copy of it (service/rehearsal).
 
 Concurrency: beside any number of bursts and sweeps; one record's lock, for as long as a packet of its own would hold it.
 """
@@ -139,3 +140,18 @@ def judge(views, frame_address, now_ms, copy, fields, verdict_address):
     if memory.acquire32(zones.expectations_address(views, u64(parsed.zone))) != ZERO:
         foretold = _REL if awaited.find(views, parsed, now_ms) == awaited.FOUND else ZERO
     no_record(verdict_address, parsed, _NEW | foretold, ZERO, ZERO)
+
+
+@kernel
+def play(views, frame_address, now_ms, fields, verdict_address):
+    """Track a packet, and read what rules can ask of it then.
+
+    Args:
+        views: record of shm.views of a participant.
+        frame_address: of a FRAME, whose bytes are written where it goes on translated.
+        now_ms: u64.
+        fields: address of its FIELDS, read anew.
+        verdict_address: out, address of its VERDICT.
+    """
+    burst.track_burst(views, frame_address, ONE, now_ms, verdict_address)
+    flow_fields.read(frame_at(frame_address), u64(flow_fields.fields_at(fields).in_port), fields)

@@ -59,11 +59,12 @@ def listed(table: Table, now_ms: int, zone: int | None = None) -> list[dict[str,
         of_zone = int(one["last"]) >> 16 & 0xFFFF
         late = one["expiry_ms"] <= now_ms and not settings[of_zone] & Setting.NO_EXPIRY
         if zone in (None, of_zone) and int(one["parent"]) in parents and not late:
-            shown.append(_described(one, parents[int(one["parent"])], now_ms))
+            shown.append(described(one, parents[int(one["parent"])], now_ms))
     return shown
 
 
-def _described(one: np.void, of: dict[str, Any], now_ms: int) -> dict[str, Any]:
+def described(one: np.void, of: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """Return an EXPECTATION, whose parent is ``of``, as JSON has it."""
     last, flags = int(one["last"]), int(one["flags"])
     family, protocol = last & 0xFF, last >> 8 & 0xFF
     source, destination = (one[name].astype(">u8").tobytes() for name in ("source", "destination"))

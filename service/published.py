@@ -19,10 +19,13 @@ from ..shm.rulebook import Rulebook, StillInUseError
 from ..shm.views import Table
 from . import described, rules_check, rules_compile, rules_file, rules_text, trace
 from .policies import Policies
+from .rehearsal import Rehearsal
 from .rules import Names, Rule
 from .rules_check import HELPERS
 
 NOTHING = np.zeros((), HIT)
+TRACED_MAX = 64
+"""Packets that are traced at once."""
 
 
 class Published:
@@ -36,7 +39,7 @@ class Published:
             table: of the service, for the names of its timeout policies.
             ports: names, in the order of the configuration.
         """
-        self.book = book
+        self.book, self._table = book, table
         table.quarantine = book.quarantine_address
         self._policies = Policies(table)
         self._ports = {name: number for number, name in enumerate(ports, 1)}
@@ -136,7 +139,14 @@ class Published:
             told.append(rules_file.tree(rule, names) | {"packets": packets, "bytes": bytes_, "text": text})
         return {"number": number, "rules": told}
 
-    def trace(self, views: np.record, text: str, zones: Sequence[int], assumed: Sequence[str] = ()) -> dict[str, Any]:
+    def trace(
+        self,
+        views: np.record,
+        text: str,
+        zones: Sequence[int],
+        assumed: Sequence[str] = (),
+        then: Sequence[str] = (),
+    ) -> dict[str, Any]:
         """Return the way of a described packet through the rules, see `trace`.
 
         Args:
@@ -144,19 +154,23 @@ class Published:
             text: describes the packet.
             zones: of the ports, in the order of the configuration.
             assumed: ct_states for ct to find.
+            then: describe the packets that follow it, and find what those before them have left.
+
+        Returns:
+            Its way, with ``number`` of the rules, and ``then``: the ways of the others.
 
         Raises:
             ValueError: there is no such packet.
         """
         names, (number, generation, rules) = self.names(), self._snapshot()
-        way = trace.Trace(
-            described.read(text, names),
-            names,
-            dict(enumerate(zones, 1)),
-            trace.judged_by(views),
-            trace.assumptions(assumed),
+        if len(then) >= TRACED_MAX:
+            raise ValueError(f"{len(then) + 1} packets, at most {TRACED_MAX} are possible")
+        states, rehearsal = trace.assumptions(assumed), Rehearsal(self._table, views)
+        first, *others = (
+            trace.Trace(packet, names, dict(enumerate(zones, 1)), rehearsal.track, states).run(generation, rules)
+            for packet in [described.read(one, names) for one in (text, *then)]
         )
-        return {"number": number} | way.run(generation, rules)
+        return {"number": number} | first | {"then": others}
 
     def _snapshot(self) -> tuple[int, np.ndarray, list[Rule]]:
         """Return number, a copy and the rules of the generation that holds; where none does, of what happens then."""

@@ -19,6 +19,7 @@ from .rules import RulesError
 
 FORMAT = Parameter(parameters.one_of(rules_file.FORMATS), rules_file.TEXT)
 TEXT = Parameter(parameters.text)
+TEXTS = Parameter(parameters.list_of(parameters.text), [])
 
 
 @contextlib.contextmanager
@@ -53,13 +54,13 @@ async def rules_load(desk: Desk, client: Client, text: str, format: str) -> dict
 @method(
     "rules.trace",
     Rights.READ,
-    {"packet": TEXT, "ct_next": Parameter(parameters.list_of(parameters.text), [])},
+    {"packet": TEXT, "ct_next": TEXTS, "then": TEXTS},
 )
-async def rules_trace(desk: Desk, client: Client, packet: str, ct_next: list[str]) -> dict[str, Any]:
-    """Return the way of a described packet through the rules; nothing becomes of it."""
+async def rules_trace(desk: Desk, client: Client, packet: str, ct_next: list[str], then: list[str]) -> dict[str, Any]:
+    """Return the way of a described packet through the rules, and of those that follow it; nothing becomes of them."""
     zones = [port["zone"] for port in desk.context.ports()]
     try:
-        return await desk.walker.do(desk.rules.trace, packet, zones, ct_next)
+        return await desk.walker.do(desk.rules.trace, packet, zones, ct_next, then)
     except ValueError as error:
         raise BadParameterError(f"packet: {error}", {"parameter": "packet"}) from error
 

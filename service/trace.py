@@ -1,43 +1,25 @@
 """One described packet through the rules, step by step, as Open vSwitch's ofproto/trace shows it.
 
-It meets the rules as workers have them, in the same compiled form, and a ct is answered by the table as it is; but nothing
-becomes of it: no connection is made or changed, no counter moves.  So a packet that would be committed is new in each zone
-once; what the next one would find can be assumed, a state for each ct (``ct_next``).
+It meets the rules as workers have them, in the same compiled form, and a ct tracks it in rehearsal (service/rehearsal): with
+copies of the connections that are there, and those that it would make, but nothing becomes of it: no connection of the table
+is made or changed, no counter moves.  What it carries is read as a helper reads it, and goes on as a helper writes it.  What
+a ct finds can be assumed, a state for each (``ct_next``); then it is not tracked there.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from ctypes import string_at
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..kernels import classify, preview
+from ..kernels import classify
 from ..kernels.words import u64
-from ..shm.layout import (
-    ACTION,
-    DIMENSIONS_MAX,
-    ENTRY,
-    ENTRY_BYTES,
-    EXTENSION,
-    FIELDS,
-    FRAME,
-    NO_RECORD,
-    NO_TABLE,
-    VERDICT,
-    CtState,
-    Helper,
-    Link,
-    Nat,
-    Status,
-    ZoneFrom,
-)
+from ..shm.layout import DIMENSIONS_MAX, NO_RECORD, NO_TABLE, CtState, ZoneFrom
 from ..shm.reasons import Reason, word
 from . import described, rule_actions, rule_matches, rules_compile, rules_text
-from .rule_matches import TCP
+from .rehearsal import ENDS, Tracked
 from .rules import Action, Answer, Ct, CtClear, Goto, InPort, Masked, Names, Normal, Output, Route, Rule
 
 TABLES_MAX = 64
@@ -48,63 +30,8 @@ CT_FIELDS = ("ct_state", "zone", "mark", "label")
 TRK, INV, NEW = int(CtState.TRK), int(CtState.INV), int(CtState.NEW)
 
 
-class Judged(NamedTuple):
-    """What the tracker would say of a packet, and how the packet would go on."""
-
-    verdict: np.void
-    label: int
-    """Of its connection."""
-    data: bytes
-    fields: dict[str, int]
-    """What there is of it that can be translated."""
-    shifts: tuple[int, int] = (0, 0)
-    """What its sequence number and its acknowledgment change by."""
-    helper: Helper = Helper.NONE
-    """Who reads, and where it is translated writes, the messages of its connection."""
-
-
-Judge = Callable[[bytes, int, bool], Judged]
-"""Judges a frame in a zone, and whether it is translated there as its connection is."""
-ENDS = ("src", "dst", "sport", "dport")
-
-
-def judged_by(views: np.record) -> Judge:
-    """Return what asks the table, on behalf of a participant."""
-    translated = np.zeros(1, ACTION)
-    translated["nat"] = Nat.APPLY
-
-    def judge(data: bytes, zone: int, translate: bool) -> Judged:
-        held = np.frombuffer(bytearray(data), "u1")
-        frame, verdict, copy = np.zeros(1, FRAME), np.zeros(1, VERDICT), np.zeros(preview.COPY_BYTES // 8, "u8")
-        fields = np.zeros(1, FIELDS)
-        frame["address"], frame["captured_bytes"] = held.ctypes.data, len(data)
-        frame["wire_bytes"], frame["link"], frame["zone"] = len(data), Link.ETHERNET, zone
-        frame["action"] = translated.ctypes.data if translate else 0
-        now_ms = u64(time.monotonic_ns() // 1_000_000)
-        at = (u64(array.ctypes.data) for array in (frame, copy, fields, verdict))
-        preview.judge(views, next(at), now_ms, next(at), next(at), next(at))
-        high, low = copy[ENTRY_BYTES // 8 :].tolist()
-        if not int(verdict["ct_state"][0]) & (CtState.SNAT | CtState.DNAT):
-            return Judged(verdict[0], high << 64 | low, data, {})
-        ends = {name: fields[name][0] for name in ENDS}
-        new = {name: int(one) if one.ndim == 0 else int(one[0]) << 64 | int(one[1]) for name, one in ends.items()}
-        copied = copy[: ENTRY_BYTES // 8].view(ENTRY)[0]
-        shifts, helper = (0, 0), Helper.NONE
-        if int(copied["extension"]) and int(copied["status"]) & (Status.SEQUENCE_OFFSETS | Status.HELPER):
-            behind = _extension(views, int(copied["extension"]) - 1)
-            helper = Helper(int(behind["helper"])) if copied["status"] & Status.HELPER else helper
-            if copied["status"] & Status.SEQUENCE_OFFSETS and fields["protocol"][0] == TCP:
-                sent, back = behind["sequence_offset"][[way := int(verdict["direction"][0]), 1 - way]]
-                shifts = int(sent[2]), -int(back[2])
-        return Judged(verdict[0], high << 64 | low, held.tobytes(), new, shifts, helper)
-
-    return judge
-
-
-def _extension(views: np.record, number: int) -> np.void:
-    """Return a copy of an EXTENSION, as it is at this moment: nobody is asked to stand still for what is only shown."""
-    at = int(views["extensions"]) + number * EXTENSION.itemsize
-    return np.frombuffer(string_at(at, EXTENSION.itemsize), EXTENSION)[0]
+Tracker = Callable[[bytes, int, np.ndarray | None, bool, bool], Tracked]
+"""Tracks a frame in thought: in a zone, with an ACTION, committing or not, with numbers of its own or not."""
 
 
 class Trace:
@@ -115,7 +42,7 @@ class Trace:
         packet: described.Described,
         names: Names,
         zones: dict[int, int],
-        judge: Judge,
+        track: Tracker,
         assumed: Sequence[int] = (),
     ) -> None:
         """Begin before table 0.
@@ -124,13 +51,13 @@ class Trace:
             packet: as it was described.
             names: what stands for ports and the like.
             zones: of ports, by number.
-            judge: says what the tracker would say.
-            assumed: ct_state bits that ct are assumed to find, in their order; those beyond are judged.
+            track: tracks it in thought.
+            assumed: ct_state bits that ct are assumed to find, in their order; beyond those it is tracked.
         """
-        self.packet, self.names, self.zones, self._judge = packet, names, zones, judge
+        self.packet, self.names, self.zones, self._tracker = packet, names, zones, track
         self._assumed = list(assumed)
         self.fields, self._data = dict(packet.fields), packet.data
-        self._record = NO_RECORD
+        self._record, self._is_numbered = NO_RECORD, False
         self.outputs: list[str] = []
         self.reason = Reason.NONE
         self.steps: list[dict[str, Any]] = []
@@ -155,9 +82,11 @@ class Trace:
             table = self._step(table, rule)
         if not self.outputs and not self.reason:
             self.reason = Reason.RULE_DROPPED
-        told = rule_matches.words({name: _exact(name, value) for name, value in self.packet.fields.items()}, self.names)
+        told = self._words(self.packet.fields, self.packet.fields)
+        if self.packet.payload:
+            told += f",payload={described.told(self.packet.payload)}"
         return {
-            "packet": ",".join(one if value is None else f"{one}={value}" for one, value in told),
+            "packet": told,
             "steps": self.steps,
             "outputs": self.outputs,
             "reason": word(self.reason),
@@ -229,56 +158,93 @@ class Trace:
         elif known and not ct.force:
             said.append(f"zone {zone}: as before, {_state(state)}")
         else:
-            state = self._ask(zone, ct.nat is not None, said)
+            state = self._play(zone, ct, said)
+            return None if ct.next_table == NO_TABLE else ct.next_table
         if ct.commit and not state & INV:
             said.append(self._commit(ct, state))
-        if ct.next_table == NO_TABLE:
-            return None
-        return ct.next_table
+        return None if ct.next_table == NO_TABLE else ct.next_table
 
-    def _ask(self, zone: int, translate: bool, said: list[str]) -> int:
-        """Ask the table; returns the ct_state."""
-        before = dict(self.fields)
-        verdict, label, self._data, ends, shifts, helper = self._judge(self._data, zone, translate)
-        self.fields |= ends
-        state, self._record = int(verdict["ct_state"]), int(verdict["record"])
-        self.fields |= {"ct_state": state, "zone": zone, "mark": int(verdict["mark"]), "label": label}
-        why = word(Reason(int(verdict["reason"])))
+    def _play(self, zone: int, ct: Ct, said: list[str]) -> int:
+        """Have it tracked, and say what became of it; returns its ct_state."""
+        before, carried = dict(self.fields), self._carried()
+        done = self._tracker(self._data, zone, rules_compile.asked(ct), ct.commit, self._is_numbered)
+        self._data = done.data
+        verdict, state = done.verdict, int(done.verdict["ct_state"])
+        self._record = int(verdict["record"])
+        self._is_numbered |= self._record != NO_RECORD and not done.is_made
+        self.fields |= done.fields
+        self.fields |= {"ct_state": state, "zone": zone, "mark": int(verdict["mark"]), "label": done.label}
         text = f"zone {zone}: {_state(state)}"
-        if self._record != NO_RECORD:
-            text += f", of connection {int(verdict['incarnation']) << 32 | self._record}"
+        if self._record != NO_RECORD and not done.is_made:
+            text += f", of connection {done.known}" if done.known else ", of a connection made before"
             text += f", mark {self.fields['mark']:#x}" if self.fields["mark"] else ""
-            text += f", label {label:#x}" if label else ""
+            text += f", label {done.label:#x}" if done.label else ""
+        why = word(Reason(int(verdict["reason"])))
         said.append(text + (f", {why}" if why else ""))
-        if ends:
-            told = rule_matches.words({name: _exact(name, self.fields[name]) for name in self._shown()}, self.names)
-            said.append("goes on as " + ",".join(one if value is None else f"{one}={value}" for one, value in told))
-            said += self._rewritten(before, shifts, helper)
+        if ct.commit and not state & INV and (self._record != NO_RECORD or state & NEW):
+            said.append(self._committed(ct, done))
+        if done.fields:
+            free = ", while nobody has that" if done.is_made else ""
+            said.append(f"goes on as {self._words(self._shown(), self.fields)}{free}")
+        said += self._rewritten(before, done)
+        if (carries := self._carried()) != carried:
+            said.append(f"carries {described.told(carries)}")
         return state
 
-    def _rewritten(self, before: dict[str, int], shifts: tuple[int, int], helper: Helper) -> list[str]:
-        """Say what else is another in a packet that goes on translated: its numbers, and what it says of addresses."""
+    def _carried(self) -> bytes:
+        """Return what it carries by now."""
+        return described.payload_of(self._data, self.fields["protocol"]) if self.packet.payload else b""
+
+    def _committed(self, ct: Ct, done: Tracked) -> str:
+        """Say what a commit has done."""
+        if self._record == NO_RECORD:
+            return "no connection would be made"
+        text = "its connection is there"
+        if done.is_made:
+            text = "a connection would be made"
+            if ct.nat is not None and ct.nat.way:
+                text += f", with another {'source' if ct.nat.way == 'src' else 'destination'}"
+        return text + self._changed(ct)
+
+    def _changed(self, ct: Ct) -> str:
+        changes = [f"{name} {self.fields[name]:#x}" for name in ("mark", "label") if getattr(ct, name) is not None]
+        return f", with {' and '.join(changes)}" if changes else ""
+
+    def _rewritten(self, before: dict[str, int], done: Tracked) -> list[str]:
+        """Say what else is another in a packet that goes on: its numbers, and what it says; and what it has foretold."""
         said = []
-        if any(shifts):
+        if any(done.shifts):
             said.append(
-                "its numbers change, for payloads were rewritten: sequence {:+d}, acknowledgment {:+d}".format(*shifts)
+                "its numbers change, for payloads were rewritten: sequence {:+d}, acknowledgment {:+d}".format(
+                    *done.shifts
+                )
             )
-        if helper:
+        if done.helper and done.fields:
             size = 4 if before["eth_type"] == rule_matches.IPV4 else 16
             ends = [
                 f"{ip_address(before[end].to_bytes(size, 'big'))} as {ip_address(self.fields[end].to_bytes(size, 'big'))}"
                 for end in ("src", "dst")
                 if before[end] != self.fields[end]
             ]
-            said.append(f"its helper {helper.name.lower()} rewrites what its messages say of {' and '.join(ends)}")
+            if ends:
+                name = done.helper.name.lower()
+                said.append(f"its helper {name} rewrites what its messages say of {' and '.join(ends)}")
+        for one in done.foretold:
+            whose = f"{one['src'] or 'anybody'}{':{}'.format(one['sport']) if one['sport'] else ''}"
+            said.append(f"foretells {one['proto']} from {whose} to {one['dst']}:{one['dport']}, {one['class']}")
         return said
+
+    def _words(self, names: Iterable[str], fields: Mapping[str, int]) -> str:
+        """Return fields in the words of rules."""
+        told = rule_matches.words({name: _exact(name, fields[name]) for name in names}, self.names)
+        return ",".join(one if value is None else f"{one}={value}" for one, value in told)
 
     def _shown(self) -> list[str]:
         """Return the fields that say who a packet is from and for."""
         return [name for name in ("eth_type", "protocol", *ENDS) if name in self.fields]
 
     def _commit(self, ct: Ct, state: int) -> str:
-        """Say what a commit would do, and let later tables see it."""
+        """Say what a commit would do to a packet that was not tracked for it, and let later tables see it."""
         for name, change in (("mark", ct.mark), ("label", ct.label)):
             if change is not None:
                 self.fields[name] = self.fields.get(name, 0) & ~change.mask | change.value
@@ -286,8 +252,7 @@ class Trace:
         text = "a connection would be made" if is_new else "its connection is there"
         if is_new and ct.nat is not None and ct.nat.way:
             text += f", with another {'source' if ct.nat.way == 'src' else 'destination'}, which is not chosen here"
-        changes = [f"{name} {self.fields[name]:#x}" for name in ("mark", "label") if getattr(ct, name) is not None]
-        return text + (f", with {' and '.join(changes)}" if changes else "")
+        return text + self._changed(ct)
 
 
 def _exact(name: str, value: int) -> Masked:

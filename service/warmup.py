@@ -119,6 +119,7 @@ PIECES: dict[str, Callable[[Stage], object]] = {
     "event_reader.survey": lambda on: only_compile(event_reader.survey, ZERO, ZERO, ZERO),
     "event_reader.gather": lambda on: only_compile(event_reader.gather, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),
     "preview.judge": lambda on: only_compile(preview.judge, on.views, ZERO, ZERO, ZERO, ZERO, ZERO),
+    "preview.play": lambda on: only_compile(preview.play, on.views, ZERO, ZERO, ZERO, ZERO),
     "classify.classify": lambda on: only_compile(classify.classify, ZERO, ZERO, ZERO, ZERO),
     "poll.poll": lambda on: poll.poll(on.views, on.loop.record, ZERO, ONE, ZERO),
     "capture.begin": lambda on: capture.begin(on.capture),

@@ -99,6 +99,11 @@ QUESTIONS = {
         "rules.trace",
         {"packet": "in_port=1,ip", "ct_next": ["trk,new"]},
     ),
+    "rules.trace of two": (
+        lambda ct: ct.rules.trace("in_port=1,ip", then=["in_port=2,ip"]),
+        "rules.trace",
+        {"packet": "in_port=1,ip", "ct_next": [], "then": ["in_port=2,ip"]},
+    ),
     "rules.clear": (lambda ct: ct.rules.clear(), "rules.clear", {}),
     "fragments.get": (lambda ct: ct.fragments.get(), "fragments.get", {}),
     "fragments.set": (

@@ -8,7 +8,8 @@ from ruled import Switch
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from zonetrack.service import described, rules_compile, rules_text, trace
-from zonetrack.shm.layout import CtState, Helper
+from zonetrack.service.rehearsal import Rehearsal
+from zonetrack.shm.layout import CtState, Helper, Region
 from zonetrack.shm.reasons import Reason, word
 
 FIREWALL = """
@@ -23,13 +24,13 @@ THERE, BACK = (
 )
 
 
-def way(switch, text, rules, assumed=()):
+def way(switch, text, rules, assumed=(), rehearsal=None):
     """Return the way of a packet through rules, given as text."""
     read = rules_text.read(rules, switch.names)
     packet = described.read(text, switch.names)
-    judge = trace.judged_by(switch.worker.views)
+    rehearsal = rehearsal or Rehearsal(switch.table, switch.worker.views)
     zones = {number: port.zone for number, port in enumerate(switch.ports, 1)}
-    found = trace.Trace(packet, switch.names, zones, judge, trace.assumptions(assumed))
+    found = trace.Trace(packet, switch.names, zones, rehearsal.track, trace.assumptions(assumed))
     return found.run(rules_compile.compile_rules(read), rules_compile.ordered(read))
 
 
@@ -107,9 +108,11 @@ def test_a_translated_packet_goes_on_as_its_connection_is():
     with Switch(2, rules, extension_share=1000) as switch:
         told = way(switch, f"in_port=a,udp,{THERE}", rules)
         assert said(told)[1:] == [
-            "zone 0: new|trk",
-            "a connection would be made, with another source, which is not chosen here",
+            "zone 0: new|trk|snat",
+            "a connection would be made, with another source",
+            "goes on as udp,nw_src=192.0.2.7,nw_dst=10.0.0.2,tp_src=5000,tp_dst=53, while nobody has that",
         ]
+        assert switch.worker.counter(Reason.INSERT) == 0
         switch.through("a", [udp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5, 53)])
         back = "in_port=b,udp,nw_src=10.0.0.2,nw_dst=192.0.2.7,tp_src=53,tp_dst=5000"
         before = switch.worker.counter(Reason.HIT)
@@ -155,3 +158,90 @@ def test_what_a_helper_rewrites_is_told():
         numbers = "its numbers change, for payloads were rewritten: sequence {:+d}, acknowledgment {:+d}"
         assert said(way(switch, there, FTP))[2:] == [numbers.format(longer, 0), f"{rewrites} {client} as {public}"]
         assert said(way(switch, back, FTP))[2:] == [numbers.format(0, -longer), f"{rewrites} {public} as {client}"]
+
+
+CLIENT, SERVER, PUBLIC = "10.0.0.1", "10.0.0.9", "203.0.113.200"
+OUT = f"in_port=a,tcp,nw_src={CLIENT},nw_dst={SERVER},tp_src=4000,tp_dst=21"
+HOME = f"in_port=b,tcp,nw_src={SERVER},nw_dst={PUBLIC},tp_src=21,tp_dst=4000"
+
+
+def test_a_command_is_read_and_written_anew_as_a_helper_does_it():
+    """Of a connection that is there: each line has the numbers that come next, and the table stays as it is."""
+    with Switch(2, extension_share=1000) as switch:
+        switch.names = replace(switch.names, helpers={"ftp": int(Helper.FTP)})
+        switch.load(FTP)
+        for port, frame in (
+            ("a", segment(CLIENT, SERVER, 4000, 21, "S", 1000, 0)),
+            ("b", segment(SERVER, PUBLIC, 21, 4000, "SA", 9000, 1001)),
+            ("b", segment(SERVER, PUBLIC, 21, 4000, "PA", 9001, 1001, b"220 ready\r\n")),
+            ("a", segment(CLIENT, SERVER, 4000, 21, "PA", 1001, 9012, b"USER x\r\n")),
+        ):
+            switch.through(port, [frame])
+        before = [bytes(switch.table.regions[region]) for region in (Region.ENTRIES, Region.EXTENSIONS)]
+        told = way(switch, OUT + r',payload="PORT 10,0,0,1,156,65\r\n"', FTP)
+        assert told["packet"].endswith(r',tcp_flags=0x18,payload="PORT 10,0,0,1,156,65\r\n"')
+        assert said(told)[-2:] == [
+            f"foretells tcp from {SERVER} to {PUBLIC}:40001, data",
+            r'carries "PORT 203,0,113,200,156,65\r\n"',
+        ]
+        assert told["outputs"] == ["b"]
+        told = way(switch, OUT + r",payload='PORT 10,0,0,1,999,1\r\n'", FTP)
+        assert said(told)[0].endswith(", helper_refused") and told["reason"] == "rule_missed"
+        told = way(switch, HOME + r',payload="227 Entering Passive Mode (10,0,0,9,100,10)\r\n"', FTP)
+        assert f"foretells tcp from {CLIENT} to {SERVER}:25610, data" in said(told)
+        assert [bytes(switch.table.regions[region]) for region in (Region.ENTRIES, Region.EXTENSIONS)] == before
+
+
+def test_packets_find_what_those_before_them_have_left():
+    """A whole conversation in thought, and the connection that it foretells."""
+    rules = FTP.replace("table=1,ct_state=+new,in_port=a", "table=1,priority=9,ct_state=+new+rel,tcp "
+                        "actions=ct(commit,nat),output:a\ntable=1,ct_state=+new,in_port=a")  # fmt: skip
+    with Switch(2, extension_share=1000) as switch:
+        switch.names = replace(switch.names, helpers={"ftp": int(Helper.FTP)})
+        rehearsal = Rehearsal(switch.table, switch.worker.views)
+        ways = [
+            way(switch, text, rules, rehearsal=rehearsal)
+            for text in (
+                OUT,
+                f"{HOME},tcp_flags=0x12",
+                f"{OUT},tcp_flags=0x10",
+                OUT + r',payload="USER x\r\n"',
+                HOME + r',payload="331 more\r\n"',
+                OUT + r',payload="EPRT |1|10.0.0.1|40001|\r\n"',
+                HOME + r',payload="200 fine\r\n"',
+                f"in_port=b,tcp,nw_src={SERVER},nw_dst={PUBLIC},tp_src=20,tp_dst=40001",
+            )
+        ]
+        assert [told["outputs"] for told in ways] == [["b"], ["a"], ["b"], ["b"], ["a"], ["b"], ["a"], ["a"]]
+        assert said(ways[5])[-1] == r'carries "EPRT |1|203.0.113.200|40001|\r\n"'
+        assert said(ways[6])[2] == "its numbers change, for payloads were rewritten: sequence +0, acknowledgment -5"
+        assert said(ways[7])[0] == "zone 0: new|rel|trk"
+        assert f"nw_src={SERVER},nw_dst={CLIENT},tp_src=20,tp_dst=40001" in said(ways[7])[-1]
+        assert switch.worker.counter(Reason.INSERT) == 0
+
+
+def test_what_is_foretold_in_the_table_is_related():
+    with Switch(2, extension_share=1000) as switch:
+        switch.names = replace(switch.names, helpers={"ftp": int(Helper.FTP)})
+        switch.load(FTP)
+        for port, frame in (
+            ("a", segment(CLIENT, SERVER, 4000, 21, "S", 1000, 0)),
+            ("b", segment(SERVER, PUBLIC, 21, 4000, "SA", 9000, 1001)),
+            ("a", segment(CLIENT, SERVER, 4000, 21, "PA", 1001, 9001, b"USER x\r\n")),
+            ("a", segment(CLIENT, SERVER, 4000, 21, "PA", 1009, 9001, b"PORT 10,0,0,1,156,65\r\n")),
+        ):
+            switch.through(port, [frame])
+        data = f"in_port=b,tcp,nw_src={SERVER},nw_dst={PUBLIC},tp_src=20,tp_dst=40001"
+        assert said(way(switch, data, FTP))[0] == "zone 0: new|rel|trk"
+        assert said(way(switch, data.replace("40001", "40002"), FTP))[0] == "zone 0: new|trk"
+
+
+def test_the_first_packet_of_a_connection_may_already_say_something():
+    rules = "table=0,udp actions=ct(commit,alg=tftp,nat(src=192.0.2.7)),output:b"
+    with Switch(2, extension_share=1000) as switch:
+        switch.names = replace(switch.names, helpers={"tftp": int(Helper.TFTP)})
+        text = (
+            f"in_port=a,udp,nw_src={CLIENT},nw_dst={SERVER},tp_src=4000,tp_dst=69,payload=0x000166696c65006f6374657400"
+        )
+        told = way(switch, text, rules)
+        assert said(told)[-1] == f"foretells udp from {SERVER} to 192.0.2.7:4000, data"
