@@ -62,7 +62,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "trace": (
         ("trace in_port=lab,tcp,nw_src=192.0.2.1,nw_dst=192.0.2.2,tp_dst=80", "The way of one packet, in thought."),
         (
-            "trace in_port=lab,udp,nw_src=192.0.2.1,nw_dst=192.0.2.2,tp_dst=69,payload=0x0001 in_port=lab,arp",
+            "trace in_port=lab,udp,nw_src=192.0.2.1,tp_dst=69,payload=0x0001 in_port=lab,arp",
             "What a packet carries, and the next packet.",
         ),
     ),

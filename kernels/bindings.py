@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..shm.layout import ACTION, LINE_BYTES, LOOK, LOOK_BYTES, LOOKS_MAX, Life, Nat, Status
+from ..shm.layout import LINE_BYTES, LOOK, LOOK_BYTES, LOOKS_MAX, Life, Nat, Status
 from ..shm.reasons import Reason
 from . import counters, endpoints, entries, index, memory, quarantine, segments, tuples, zones
 from .endpoints import ICMP, ICMPV6, TCP, write_key
@@ -51,7 +51,7 @@ STEPS = np.array([251, 257, 263, 269, 271, 277, 281, 283], np.uint64)
 STEPS.setflags(write=False)
 _STEPS_MASK = u64(len(STEPS) - 1)
 
-action_at, look_at = memory.record_at(ACTION), memory.record_at(LOOK)
+look_at = memory.record_at(LOOK)
 
 
 @inlined

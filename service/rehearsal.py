@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels import expectations as kernel_expectations
-from ..kernels import preview, saving
+from ..kernels import expecting, preview, saving
 from ..kernels.words import u64
 from ..shm import roster, segment
 from ..shm.layout import (
@@ -171,7 +170,7 @@ class Rehearsal:
             made = np.array([row])
             made["parent"] = self._copy(int(row["parent"]) & 0xFFFFFFFF)
             if made["parent"][0]:
-                kernel_expectations.add(self._views, u64(made.ctypes.data), u64(EXPECTATIONS_MAX), now_ms())
+                expecting.add(self._views, u64(made.ctypes.data), u64(EXPECTATIONS_MAX), now_ms())
 
     # -------------------------------------------------------------------------------------------- tracking
     def track(self, data: bytes, zone: int, action: np.ndarray | None, commit: bool, numbered: bool) -> Tracked:
