@@ -84,6 +84,7 @@ sim: $(READY)
 # two workers, each pair of operations, one of them killed at every access
 sim-pairs: $(READY)
 	$(BIN)/python -m tests.sim --pairs
+	$(BIN)/python -m tests.sim --both
 
 # real processes under load, killed at random
 KILLS ?= 100

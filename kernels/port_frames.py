@@ -7,17 +7,20 @@ A block of TPACKET_V3 (kernels/port_packet) is handed over when it is full or it
 holds a frame.  So the system wakes its reader, and looks at his words, for each frame by itself: some 1.5 us instead of
 0.03 us of a worker's time.  Frames go out as they do there.
 
-Who takes a ring over gives back what its predecessor had taken, from `returned` to `position`; those frames are lost.
+Who takes a ring over gives back what its predecessor had taken, from `returned` to `position`; those frames are lost.  A
+place is LEAVING while it is counted, which the system takes for one that was not given back, and nobody for a frame.  So it
+is not given back twice, and emptied of a new frame, nor never, and taken again (service/ports/packet_rings).
 
 Ordering
     A1  acquire load of a place's status    pairs with the system's store after the frame
-    R1  release store of a place's status   after `returned`: who died between them leaves a frame that comes once more, not
-                                            a place that is given back twice and emptied of a new one
+    R1  release store of LEAVING            after the last access to the frame
+    R2  release store of `returned`         after R1: before it the place is given back once more, which changes nothing
+    R3  release store of AVAILABLE          after R2: before it the successor sees LEAVING, and does that
 """
 
 from __future__ import annotations
 
-from ..shm.layout import FRAME, FRAME_BYTES, FRAMES, POLL_BURST_PACKETS, QUEUE, FrameFlag, Link, offset
+from ..shm.layout import FRAME, FRAME_BYTES, FRAMES, LEAVING, POLL_BURST_PACKETS, QUEUE, FrameFlag, Link, offset
 from . import frame_status, memory, sizes
 from .jit import inlined, kernel
 from .words import ONE, ZERO, u64
@@ -27,11 +30,12 @@ frame_at = memory.record_at(FRAME)
 frames_at = memory.record_at(FRAMES)
 
 RX = offset(QUEUE, "rx")
+_RETURNED = RX + offset(FRAMES, "returned")
 _FRAME = u64(FRAME_BYTES)
 
 # struct tpacket2_hdr
 _STATUS, _LENGTH, _SNAPPED, _MAC, _TCI, _TPID = ZERO, u64(4), u64(8), u64(12), u64(24), u64(26)
-_TO_USER = frame_status.TO_USER
+_AVAILABLE, _TO_USER, _LEAVING = ZERO, frame_status.TO_USER, u64(LEAVING)
 
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
 _ETHERNET = u64(Link.ETHERNET)
@@ -88,5 +92,6 @@ def release(address):
     ring = frames_at(address + RX)
     for _ in range(ring.position - ring.returned):
         at = _place(ring, ring.returned)
-        ring.returned = ring.returned + ONE
-        memory.release32(at, ZERO)  # R1
+        memory.release32(at, _LEAVING)  # R1
+        memory.release64(address + _RETURNED, ring.returned + ONE)  # R2
+        memory.release32(at, _AVAILABLE)  # R3

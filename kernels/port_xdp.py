@@ -12,7 +12,7 @@
     sent    the system    we            places whose frames have gone
 
 Cursors are words of 32 bits that run on.  At rest two equations hold, by which who takes over from a dead worker knows how
-far it had come (service/ports/xdp); the first is of who receives, the second of who sends, which may be two:
+far it had come (service/ports/xdp_rings); the first is of who receives, the second of who sends, which may be two:
 
     fill.producer = rx.consumer + rx_count      each frame that was taken gave one place back
     tx.producer = sent.consumer + fresh         each that was sent took a fresh place, or one whose frame had gone

@@ -1326,6 +1326,8 @@ FRAMES = np.dtype(
     align=True,
 )
 """What a worker knows of a ring of TPACKET_V2: QUEUE.rx of a port of kind FRAMES."""
+LEAVING = 1 << 16
+"""Status of one of its places: it is being given back.  The system never sets it, and does not know it."""
 
 PLACES = np.dtype(
     [

@@ -36,26 +36,8 @@ class PromptPort(PacketPort):
             ring["frame_bytes"], ring["count"] = self._place_bytes, self._frames_count
 
     def _resume_receiving(self, queue: np.void, memory: np.ndarray) -> None:
-        queue["rx_dropped"] += resume_frames(queue["rx"].view(FRAMES), memory)
+        queue["rx_dropped"] += packet_rings.resume_frames(queue["rx"].view(FRAMES), memory)
 
     def about(self) -> dict[str, object]:
         """Return what is told of it: as of any interface, and its latency."""
         return super().about() | {"latency": "low"}
-
-
-def resume_frames(ring: np.void, memory: np.ndarray) -> int:
-    """Let a successor receive where the worker before it has stopped, in a ring with a place for each frame.
-
-    Args:
-        ring: FRAMES of it, changed.
-        memory: u1, the ring.
-
-    Returns:
-        How many frames the one before had taken and not given back: they are lost.
-    """
-    first, end = int(ring["returned"]), int(ring["position"])
-    for position in range(first, end):
-        start = position % int(ring["count"]) * int(ring["frame_bytes"])
-        memory[start : start + 4].view("u4")[0] = packet_rings.AVAILABLE
-    ring["returned"] = end
-    return end - first

@@ -25,7 +25,7 @@ import numpy as np
 from ...shm.layout import DIVERTED, INJECTED, XSK, PortKind
 from ...shm.queues import Side
 from .. import log
-from . import interface, redirect
+from . import interface, redirect, xdp_rings
 from .device import Device
 from .errors import PortError, because
 from .packet import PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC, SOL_PACKET, PacketPort
@@ -240,9 +240,7 @@ class XdpPort(Device):
 
     def _offer_all(self, index: int) -> None:
         """Let all places to receive in be received in."""
-        entries = _words(int(self._own[index]["fill_entries"]), "u8", self._ring)
-        entries[:] = np.arange(self._ring, dtype="u8") * np.uint64(self._place_bytes)
-        _words(int(self._own[index]["fill_producer"]), "u4")[0] = self._ring
+        xdp_rings.offer_all(self._own[index])
 
     def _promiscuous(self) -> socket.socket:
         """Return a socket while which is open the interface takes frames for other hosts, too."""
@@ -317,37 +315,13 @@ class XdpPort(Device):
             assert self._others is not None
             self._others.resume(queue, sides)
             return
+        own = self._own[index]
         if Side.RX in sides:
-            self._resume_receiving(queue, self._own[index], queue["rx"].view(DIVERTED))
+            queue["causes"][2] += xdp_rings.resume_receiving(own, queue["rx"].view(DIVERTED))
         if Side.TX in sides:
-            self._resume_sending(queue["tx"].view(INJECTED), self._own[index])
+            xdp_rings.resume_sending(own, queue["tx"].view(INJECTED))
             with contextlib.suppress(OSError):
                 self._sockets[index].send(b"", socket.MSG_DONTWAIT)  # what it had not handed over
-
-    def _resume_sending(self, kept: np.void, own: np.void) -> None:
-        produced = int(_words(int(own["tx_producer"]), "u4")[0])
-        sent = _words(int(own["sent_consumer"]), "u4")
-        if (produced - int(sent[0]) - int(kept["fresh"])) % 2**32 == 1:  # between R3 and R4
-            if kept["fresh"] < TX_COUNT:
-                kept["fresh"] += 1
-            else:
-                sent[0] += np.uint32(1)
-
-    def _resume_receiving(self, queue: np.void, own: np.void, kept: np.void) -> None:
-        consumer, producer = (_words(int(own[name]), "u4") for name in ("rx_consumer", "fill_producer"))
-        given_back = (int(producer[0]) - self._ring) % 2**32
-        if given_back != consumer[0]:  # between R1 and R2
-            consumer[0] = given_back
-        taken = (int(kept["position"]) - given_back) % 2**32
-        if taken:
-            queue["causes"][2] += taken
-            came = _words(int(own["rx_entries"]), "u8", 2 * self._ring)[::2]
-            free = _words(int(own["fill_entries"]), "u8", self._ring)
-            for turn in range(taken):
-                start = int(came[(given_back + turn) % self._ring])
-                free[(int(producer[0]) + turn) % self._ring] = start // self._place_bytes * self._place_bytes
-            producer[0] = (int(producer[0]) + taken) % 2**32
-            consumer[0] = (given_back + taken) % 2**32
 
     def look(self, queue: np.void) -> None:
         """See to what only system calls tell: frames for which there was no room, errors, the MTU."""
@@ -375,9 +349,3 @@ class XdpPort(Device):
         """Take no more: what comes now goes on to the system."""
         for index in range(self.queues):
             redirect.let_go(self._sockets_map, index)
-
-
-def _words(address: int, kind: str, count: int = 1) -> np.ndarray:
-    """Return words of memory that is mapped for as long as the port is open."""
-    block = (ctypes.c_ubyte * (count * np.dtype(kind).itemsize)).from_address(address)
-    return np.frombuffer(memoryview(block).cast("B"), kind)

@@ -29,6 +29,7 @@ from zonetrack.shm.layout import (
     QUOTA,
     VERDICT,
     Life,
+    Link,
     Region,
     Slab,
     offset,
@@ -265,8 +266,8 @@ class Worker:
                 assert reason in REFUSED, reason
                 self._end(operations, reason.name, histories.NOTHING)
 
-    def _track(self, packets, action=0):
-        frames, kept = datagrams.burst(packets)
+    def _track(self, packets, action=0, link=Link.RAW_IP):
+        frames, kept = datagrams.burst(packets, link)
         frames["action"] = action
         verdicts = np.zeros(len(packets), VERDICT)
         views, now_ms = self.participant.views, self.play.now_ms
@@ -289,13 +290,18 @@ class Worker:
 
         One may delete what it finds, because it is closed, and then make it anew: two operations.
         """
+        self._converse([(key, True, *how) for key, *how in packets], Link.RAW_IP)
+
+    def converse(self, *packets):
+        """Track a burst of segments whose short ways are foretold, in Ethernet: (key, commit, flags, reply, seq ...)."""
+        self._converse(packets, Link.ETHERNET)
+
+    def _converse(self, packets, link):
         begun = [(self._begin("closed", [packet[0]]), self._begin("segment", [packet[0]])) for packet in packets]
-        verdicts = self._track(
-            [datagrams.Packet(self.play.keys[key], True, *how) for key, *how in packets],
-        )
-        for (closed, operations), verdict in zip(begun, verdicts, strict=True):
+        verdicts = self._track([datagrams.Packet(self.play.keys[key], *how) for key, *how in packets], link=link)
+        for (closed, operations), (_, commit, *_), verdict in zip(begun, packets, verdicts, strict=True):
             self._end(closed, "perhaps", histories.PERHAPS)
-            self._packet(operations, verdict, histories.THERE + histories.REMOVED)
+            self._packet(operations, verdict, (histories.THERE if commit else histories.FOUND) + histories.REMOVED)
 
     def _packet(self, operations, verdict, outcomes):
         if verdict["record"] != NO_RECORD:

@@ -6,6 +6,8 @@ Each play is a run from a seed, and returns how many shared accesses it made and
     sleep           likewise where the worker waits for its queues (kernels/poll)
     rules           rules that are published while workers go by them (kernels/rulebook)
     packet_ring     the system hands packets over, and sends what it is given; workers die (tests/interleave/packet_ring)
+    frame_ring      likewise, each frame by itself (tests/interleave/frame_ring)
+    xdp_ring        likewise by the rings of AF_XDP (tests/interleave/xdp_rings)
 """
 
 import contextlib

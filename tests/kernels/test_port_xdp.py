@@ -11,7 +11,8 @@ from wires import Wires, until
 from zonetrack.kernels import port_xdp
 from zonetrack.kernels.words import u64
 from zonetrack.service.ports.errors import PortError
-from zonetrack.service.ports.xdp import SOL_XDP, STATISTICS, TX_COUNT, XdpPort, _words
+from zonetrack.service.ports.xdp import SOL_XDP, STATISTICS, TX_COUNT, XdpPort
+from zonetrack.service.ports.xdp_rings import words
 from zonetrack.shm.layout import INJECTED
 from zonetrack.shm.reasons import Reason
 
@@ -49,7 +50,7 @@ class Lab:
 
     def word(self, name, number=0):
         """Return a cursor of a port."""
-        return int(_words(int(self.xsk(number)[name]), "u4")[0])
+        return int(words(int(self.xsk(number)[name]))[0])
 
     def send(self, frames):
         """Send frames into the far end, and wait until each has come or is lost."""
@@ -186,7 +187,7 @@ def test_the_next_worker_goes_on_where_the_last_died_receiving(died):
         address = u64(one.devices.queues.records.ctypes.data)
         one.send(datagrams(40))
         assert port_xdp.rx_burst(one.devices.loop.record, address) == 32
-        consumer = _words(int(one.xsk()["rx_consumer"]), "u4")
+        consumer = words(int(one.xsk()["rx_consumer"]))
         if died != "before it gave places back":
             port_xdp.release(address)
             if died == "between R1 and R2":
@@ -213,13 +214,13 @@ def test_the_next_worker_sends_what_the_last_had_put(used):
             one.devices.take(count)
             one.wires.receive(count, 1)
         xsk, kept = one.xsk(1), one.record(1)["tx"].view(INJECTED)
-        place = int(kept["fresh"]) if used < TX_COUNT else int(_words(int(xsk["sent_entries"]), "u8")[0] // 2048) - 4096
+        place = int(kept["fresh"]) if used < TX_COUNT else int(words(int(xsk["sent_entries"]), "u8")[0] // 2048) - 4096
         start = int(xsk["frames"]) + (4096 + place) * 2048
         (frame,) = datagrams(1, first=999)
-        _words(start, "u1", len(frame))[:] = np.frombuffer(frame, "u1")
-        entry = _words(int(xsk["tx_entries"]) + 16 * (used % TX_COUNT), "u8", 2)
+        words(start, "u1", len(frame))[:] = np.frombuffer(frame, "u1")
+        entry = words(int(xsk["tx_entries"]) + 16 * (used % TX_COUNT), "u8", 2)
         entry[:] = (4096 + place) * 2048, len(frame)
-        _words(int(xsk["tx_producer"]), "u4")[0] = used + 1
+        words(int(xsk["tx_producer"]))[0] = used + 1
         one.devices.take_over()
         assert one.wires.receive(1, 1) == [frame]
         assert one.is_at_rest()

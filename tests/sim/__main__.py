@@ -2,6 +2,7 @@
 
 python -m tests.sim SEED STEPS [SEEDS]      seeds SEED, SEED + 1 ...: at least so many rounds each
 python -m tests.sim "Case(...)"             one case, with its last accesses
+python -m tests.sim --both                   two workers, an insert beside a delete or an insert, both killed at every store
 python -m tests.sim --pairs [SHARE [FIRST ...]]  two workers, each pair of operations, a kill at every access; or at a share
 
 The kernels must be plain Python: NUMBA_DISABLE_JIT=1.
@@ -21,17 +22,18 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "support")]
 import kills  # noqa: E402 - after the environment says that kernels are plain Python
 from zonetrack.shm.layout import Step  # noqa: E402
 
+from ..interleave.frame_ring import frame_ring  # noqa: E402
 from ..interleave.packet_ring import packet_ring  # noqa: E402
 from ..interleave.rings import Outcome, client_ring, rules, sleep  # noqa: E402
-from . import pairs  # noqa: E402
-from .found import RARE  # noqa: E402
+from ..interleave.xdp_rings import xdp_ring  # noqa: E402
+from . import both, pairs  # noqa: E402
 from .reach import Reach  # noqa: E402
 from .rounds import Case, Run  # noqa: E402
 from .shrink import shrink  # noqa: E402
 from .worlds import DRAWN, WORLDS  # noqa: E402
 
 FAULTS_MAX = 5
-PLAYS = (client_ring, sleep, rules, packet_ring)
+PLAYS = (client_ring, sleep, rules, packet_ring, frame_ring, xdp_ring)
 SAY_EVERY = 5_000
 
 
@@ -82,9 +84,8 @@ def go_through(first, steps, seeds):
     for world in WORLDS.values():
         world()
     tally = Tally()
-    for case in RARE:
-        Run(case.world, case.seed, tally.reach).one(case)
-        tally.reach.end_of_seed()
+    for case in both.cases():
+        both.killed(*case, tally.reach)
     for seed in range(first, first + seeds):
         run = Run(name_of(seed), seed, tally.reach)
         try:
@@ -111,7 +112,7 @@ def _beside(seed, tally):
         return play(seed)
     except Exception as error:
         tally.faults += 1
-        print(f"{play.__name__}({seed}): {error}", flush=True)
+        print(f"{play.__name__}({seed}): {error}\nagain: make sim SEED={seed}", flush=True)
         return Outcome(0)
 
 
@@ -133,6 +134,8 @@ def main(arguments):
         if arguments and arguments[0] == "--pairs":
             share = float(arguments[1]) if len(arguments) > 1 else 1.0
             return pairs.main(share, tuple(arguments[2:]) or tuple(pairs.OPERATIONS))
+        if arguments == ["--both"]:
+            return both.main()
         if len(arguments) == 1:
             return again(arguments[0])
         first, steps, seeds = (int(text) for text in (*arguments, "1")[:3])

@@ -1,4 +1,4 @@
-"""Cases that once went wrong, shrunk, and cases of what seeds do not come to; each is run again by every test run."""
+"""Cases that once went wrong, shrunk; each is run again by every test run."""
 
 from .rounds import Case
 
@@ -24,14 +24,3 @@ FOUND = (
         kills=(((), (-62,), (-70,), (-12, -82)),),
     ),
 )
-
-RARE = (
-    # two dead at once: one's record is to be counted out again, the other holds the counts' locks and is repaired later
-    Case(
-        world="roomy",
-        seed=50,
-        rounds=(((("make", 3),), (("remove", 0), ("run_list",)), ()),),
-        kills=(((-36,), (-27,), (), ()),),
-    ),
-)
-"""A long run goes through these before its seeds, so that what it has reached is all that there is."""

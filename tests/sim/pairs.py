@@ -22,7 +22,7 @@ from ..interleave.plays import NOW
 from .rounds import WORKERS, Case, Round, Run
 from .worlds import WORLDS, World, stage
 
-FIND, UPDATE, DELETE, EXPIRED, FRESH, SPLITS, REOPENS = 0, 1, 2, 3, 4, (5, 6), 7
+FIND, UPDATE, DELETE, EXPIRED, FRESH, SPLITS, REOPENS, FOLLOWS = 0, 1, 2, 3, 4, (5, 6), 7, 8
 OPERATIONS = {
     "find": ("find", FIND),
     "insert": ("make", FRESH),
@@ -32,6 +32,7 @@ OPERATIONS = {
     "expire": ("sweep",),
     "flush": ("flush",),
     "update": ("burst", (UPDATE, True)),
+    "follow": ("converse", (FOLLOWS, True, "A", False, 0, 0, 100)),
     "find what expired": ("burst", (EXPIRED, True)),
     "early drop": ("crowd", (FRESH, True)),
 }
@@ -56,16 +57,22 @@ def _crossing(limited=False):
     maker = made.participants[0]
     maker.made(np.concatenate([tiny.aimed(7, prefix="0"), tiny.aimed(8, prefix="1")]), None, tiny.LATER)
     keys = np.concatenate([
-        tiny.aimed(5, pair=3), tiny.aimed(2, prefix="1", skip=8), tiny.aimed(1, pair=3, protocol=datagrams.TCP),
+        tiny.aimed(5, pair=3), tiny.aimed(2, prefix="1", skip=8), tiny.aimed(2, pair=3, protocol=datagrams.TCP),
     ])  # fmt: skip
     play = World(made, keys, before=(FIND, UPDATE, DELETE, EXPIRED), expired=(EXPIRED,), choices=[], aging=True)
     play.now_ms = NOW
-    play.prepare(lambda worker: worker.segments(*((REOPENS, *how) for how in (("S",), ("RA", True)))))
+    play.prepare(_converse)
     if limited:
         quota = made.table.array(Region.CONTROL, "quotas", QUOTA)
         quota["limit"][0], quota["has_limit"][0] = quota["count"][0], 1
         play.stage.save()
     return play
+
+
+def _converse(worker):
+    """Let one connection be refused, and one be established."""
+    worker.segments(*((REOPENS, *how) for how in (("S",), ("RA", True))))
+    worker.converse(*((FOLLOWS, True, *how) for how in (("S",), ("SA", True), ("A",))))
 
 
 WORLDS["crossing"], WORLDS["full crossing"] = crossing, full_crossing

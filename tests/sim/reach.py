@@ -17,11 +17,11 @@ import re
 from types import CodeType, FunctionType
 
 from zonetrack import kernels
-from zonetrack.service.ports import packet_rings
+from zonetrack.service.ports import packet_rings, xdp_rings
 from zonetrack.shm.layout import Step
 
 LABEL = re.compile(r"#.*\b([RAF][1-9])\b")
-ARMS = ("repair", "packet_rings")
+ARMS = ("repair", "packet_rings", "xdp_rings")
 """Rooms whose name begins so are watched arm by arm."""
 
 
@@ -115,4 +115,4 @@ def _rooms():
     rooms = [
         importlib.import_module(f"{kernels.__name__}.{room.name}") for room in pkgutil.iter_modules(kernels.__path__)
     ]
-    return [*rooms, packet_rings]  # where a successor goes on in a ring that the system shares
+    return [*rooms, packet_rings, xdp_rings]  # where a successor goes on in a ring that the system shares

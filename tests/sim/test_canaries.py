@@ -36,6 +36,7 @@ PLANTED = {
     "counts without locks": (counts_anew, "roomy"),
     "a lock that does not exclude": (forgets(locks, "take"), "brimming"),
     "no look for the duplicate": (lambda patch: patch.setattr(index, "_has_live", lambda *_: False), "brimming"),
+    "repair forgets a segment's record": (forgets(repair, "_settle_record"), "conversations"),
     "a line without incarnation": (forgets(delete_list, "_is_mine"), "roomy"),
     "a flush that does not look again": (lambda patch: patch.setattr(flush, "_occupant", lambda *_: 0), "roomy"),
 }

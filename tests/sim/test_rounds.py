@@ -1,13 +1,15 @@
 """Worlds from seeds, each with kills, repair beside the living, clock jumps and scarce pools: whole at every rest."""
 
 import pytest
-from zonetrack.kernels import poll, port_packet, ring, rulebook
-from zonetrack.service.ports import packet_rings
+from zonetrack.kernels import openings, poll, port_frames, port_packet, port_xdp, predicted, ring, rulebook
+from zonetrack.service.ports import packet_rings, xdp_rings
 
+from ..interleave.frame_ring import frame_ring
 from ..interleave.packet_ring import packet_ring
 from ..interleave.plays import SEEDS
 from ..interleave.rings import client_ring, rules, sleep
-from .found import FOUND, RARE
+from ..interleave.xdp_rings import xdp_ring
+from .found import FOUND
 from .reach import Reach
 from .rounds import ACCESSES_MIN, Case, Run
 from .worlds import DRAWN, WORLDS
@@ -31,15 +33,6 @@ def test_what_once_went_wrong(case):
     Run(case.world, case.seed).one(case)
 
 
-def test_repair_that_does_not_have_the_counts():
-    """Only where two are dead at once: seeds do not come to it."""
-    reach = Reach()
-    for case in RARE:
-        Run(case.world, case.seed, reach).one(case)
-        reach.end_of_seed()
-    assert [name for name in reach.missed() if name.startswith("repair._bring_home")] == []
-
-
 def test_same_seed_same_run():
     one, other = (Run("bursts", 7, Reach()).drawn(2) for _ in range(2))
     assert (one.case, one.accesses, one.killed) == (other.case, other.accesses, other.killed)
@@ -48,9 +41,38 @@ def test_same_seed_same_run():
 
 def test_every_operation_that_may_be_drawn_can_be_run():
     for name in DRAWN:
-        for choice in WORLDS[name]().choices:
+        for choice in dict.fromkeys(WORLDS[name]().choices):
             case = Case(name, 0, (((choice,), (), ()),), (((), (), (), ()),))
             assert Run(name, 0).one(case).killed == 0
+
+
+def test_conversations_go_each_short_way(monkeypatch):
+    """And now and then not: what a way says that was not taken is said of something that has changed."""
+    said = set()
+
+    def note(room, name):
+        way = getattr(room, name)
+
+        def noted(*about):
+            answer = way(*about)
+            said.add((name, bool(answer)))
+            return answer
+
+        monkeypatch.setattr(room, name, noted)
+
+    ways = (
+        (predicted, ("follow", "turn_away", "hold")),
+        (openings, ("step_on", "open_", "_answer", "_is_exact", "hold")),
+    )
+    for room, names in ways:
+        for name in names:
+            note(room, name)
+    wanted = {(name, True) for _, names in ways for name in names} | {("hold", False)}
+    for seed in range(400):
+        Run("conversations", seed).drawn(1)
+        if wanted <= said:
+            break
+    assert wanted - said == set()
 
 
 def test_branches_of_repair_are_reached():
@@ -65,9 +87,9 @@ def test_branches_of_repair_are_reached():
 
 def test_what_lies_beside_the_table_is_reached():
     """Each labelled access of rings and rules, and each arm of who goes on in a ring that the system shares."""
-    reach = Reach([ring, poll, rulebook, port_packet, packet_rings])
-    for seed in range(40):
-        for play in (client_ring, sleep, rules, packet_ring):
+    reach = Reach([ring, poll, rulebook, port_packet, port_frames, port_xdp, packet_rings, xdp_rings])
+    for seed in range(120):
+        for play in (client_ring, sleep, rules, packet_ring, frame_ring, xdp_ring):
             play(seed)
         reach.end_of_seed()
-    assert len(reach.names) > 15 and reach.missed() == []
+    assert len(reach.names) > 30 and reach.missed() == []

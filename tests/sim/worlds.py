@@ -314,6 +314,28 @@ def segments():
 
 
 @functools.cache
+def conversations():
+    """TCP in Ethernet: what opens, carries on and resets connections goes the short ways, and now and then the whole way."""
+    play = World(stage(), tiny.aimed(4, protocol=datagrams.TCP), aging=True, choices=[])
+    play.now_ms = EARLY
+    handshake = [(True, *how) for how in (("S",), ("SA", True), ("A",))]
+    play.prepare(
+        lambda worker: worker.converse(*((key, *how) for key in (0, 1) for how in handshake), (2, *handshake[0]))
+    )
+    data = [("A", False, 0, 0, 100), ("A", True, 0, 100, 60), ("A", False, 100, 60), ("A", True, 60, 100)]
+    odd = [("A", False, 100, 60, 100), ("A", True, 60, 200), ("A", False, 1 << 20), ("FA", False, 100, 60)]
+    resets = [("RA",), ("RA", True), ("RA", False, 100, 60), ("RA", True, 60, 100), ("R", False, 100)]
+    said = [(True, *how) for how in (*data, *data, *odd, *resets)]
+    choices = [("converse", (key, *how)) for key in range(4) for how in (*handshake, *said, (False, "S"))]
+    choices += 6 * [("converse", *((key, *how) for how in handshake)) for key in range(4)]
+    choices += 6 * [("converse", *((key, True, *how) for how in data)) for key in range(3)]
+    choices += 6 * [("converse", (0, True, *data[0]), (1, True, *data[1]), (3, False, "S"), (2, *handshake[1]))]
+    rest = [*on(4, "find", "remove", "mark"), *3 * [("sweep",)], ("flush",), ("walk",), *CLOCK, *LIST]
+    play.choices = choices + 3 * rest
+    return play
+
+
+@functools.cache
 def foretold():
     """Connections that foretell others, which come, are replaced, and go stale with their parents."""
     choices = [
@@ -446,6 +468,7 @@ WORLDS = {
             full_lists,
             bursts,
             segments,
+            conversations,
             foretold,
             crowded,
             pressed,

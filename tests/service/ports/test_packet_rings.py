@@ -1,9 +1,9 @@
-"""What a successor finds in the rings of a packet socket; every death there is in tests/interleave/test_packet_ring."""
+"""What a successor finds in the rings of a packet socket; every death there is in tests/interleave/test_port_rings."""
 
 import numpy as np
 import pytest
-from zonetrack.service.ports.packet_rings import AVAILABLE, resume_receiving, resume_sending
-from zonetrack.shm.layout import BLOCKS, PLACES
+from zonetrack.service.ports.packet_rings import AVAILABLE, resume_frames, resume_receiving, resume_sending
+from zonetrack.shm.layout import BLOCKS, FRAMES, LEAVING, PLACES
 
 BLOCK_BYTES, COUNT, PLACE_BYTES = 256, 4, 64
 
@@ -45,3 +45,20 @@ def test_where_it_sends(status, others, putting):
     statuses[:], statuses[1] = others, status
     resume_sending(places[0], memory)
     assert places["cursor"] == (6 if putting == 6 and status != AVAILABLE else 5)
+
+
+def test_frames_in_hand_are_given_back_and_counted():
+    ring, memory = np.zeros(1, FRAMES), np.ones(4 * 64, "u1")
+    ring["count"], ring["frame_bytes"], ring["returned"], ring["position"] = 4, 64, 7, 9
+    assert resume_frames(ring[0], memory) == 2
+    assert ring["returned"] == 9
+    assert memory.view("u4")[::16].astype(bool).tolist() == [False, True, True, False]
+    assert resume_frames(ring[0], memory) == 0
+
+
+def test_a_frame_that_was_being_given_back_is():
+    ring, memory = np.zeros(1, FRAMES), np.zeros(4 * 64, "u1")
+    ring["count"], ring["frame_bytes"], ring["returned"], ring["position"] = 4, 64, 4, 4
+    memory.view("u4")[::16] = [1, 1, 0, LEAVING]
+    assert resume_frames(ring[0], memory) == 0
+    assert memory.view("u4")[::16].tolist() == [1, 1, 0, 0]

@@ -2,11 +2,10 @@
 
 import os
 
-import numpy as np
 from ports import datagrams
 from wires import Wires, until
 from zonetrack.service.ports import opening, specs, telling
-from zonetrack.service.ports.prompt import PromptPort, resume_frames
+from zonetrack.service.ports.prompt import PromptPort
 from zonetrack.shm.layout import FRAMES, PLACES, PortKind
 from zonetrack.shm.queues import Queues
 
@@ -32,12 +31,3 @@ def test_another_process_goes_on_with_it():
         made.unlink()
         until(lambda: [other._memory[0][2048 * place] & 1 for place in range(4)] == [1, 1, 1, 0])
         other.unlink()
-
-
-def test_frames_in_hand_are_given_back_and_counted():
-    ring, memory = np.zeros(1, FRAMES), np.ones(4 * 64, "u1")
-    ring["count"], ring["frame_bytes"], ring["returned"], ring["position"] = 4, 64, 7, 9
-    assert resume_frames(ring[0], memory) == 2
-    assert ring["returned"] == 9
-    assert memory.view("u4")[::16].astype(bool).tolist() == [False, True, True, False]
-    assert resume_frames(ring[0], memory) == 0

@@ -8,14 +8,15 @@ from ports import datagrams
 from wires import Wires, prove, raw, run, until
 from zonetrack.service.ports import redirect
 from zonetrack.service.ports.errors import PortError
-from zonetrack.service.ports.xdp import TX_COUNT, XdpPort, _words
+from zonetrack.service.ports.xdp import TX_COUNT, XdpPort
+from zonetrack.service.ports.xdp_rings import words
 from zonetrack.shm.layout import DIVERTED, INJECTED, XSK, PortKind
 from zonetrack.shm.queues import Queues
 
 
 def came(port, index=0):
     """Return how many frames an rx queue was given."""
-    return int(_words(int(port._own[index]["rx_producer"]), "u4")[0])
+    return int(words(int(port._own[index]["rx_producer"]))[0])
 
 
 def test_each_queue_is_a_place_and_workers_beyond_send_by_packet_sockets():
@@ -83,13 +84,13 @@ def test_one_that_is_closed_takes_no_more_and_another_process_goes_on_with_it():
 
 def test_what_cannot_be_had_is_one_line():
     with Wires():
-        for options, words in (
+        for options, told in (
             ({"queues": 2}, "port xdp:near0: near0 has no rx queue 1: ask for queues=1"),
             ({"mode": "zerocopy"}, "port xdp:near0: the driver of near0 has no zero copy: say mode=copy"),
         ):
             with pytest.raises(PortError) as raised:
                 XdpPort("near0", ring=128, **options)
-            assert str(raised.value) == words
+            assert str(raised.value) == told
         with XdpPort("near0", ring=128), pytest.raises(PortError) as raised:
             XdpPort("near0", ring=128)
         assert "port xdp:near0: another program" in str(raised.value)
