@@ -36,6 +36,10 @@ SOURCES = {
         rule(Nat.SOURCE, PUBLIC, ports=(5000, 5099)),
     ),
     "masquerade": ("oifname r1 masquerade", rule(Nat.SOURCE, ROUTER)),
+    "masquerade to ports": (
+        "oifname r1 ip protocol { tcp, udp } masquerade to :5000-5099; oifname r1 masquerade",
+        rule(Nat.SOURCE, ROUTER, ports=(5000, 5099)),
+    ),
 }
 TO_SERVER = (f"ip daddr {VIRTUAL} dnat to {SERVER}", rule(Nat.DESTINATION, SERVER))
 TO_PORT = (f"ip daddr {VIRTUAL} tcp dport 80 dnat to {SERVER}:8080", rule(Nat.DESTINATION, SERVER, ports=(8080, 8080)))
@@ -62,7 +66,7 @@ def conversations(trace):
 @pytest.mark.parametrize("name", SOURCES)
 def test_source(name):
     post, action = SOURCES[name]
-    if name == "ports":  # here an identifier is no port of the rule's
+    if name.endswith("ports"):  # here an identifier is no port of the rule's
         for chosen in both(lambda trace: [Talk(trace, one).part() for one in (CLIENT, OTHER_CLIENT)], "", post, action):
             assert len(chosen) == 2 and all(5000 <= port <= 5099 for port in chosen)
         return

@@ -42,7 +42,7 @@ SAMPLES = {
     "fragments.set": {"max": 9},
     "events.subscribe": {"types": ["new"], "zone": 1},
     "rules.load": {"text": "table=0,actions=ct(commit)", "format": "text"},
-    "rules.trace": {"packet": "in_port=lab,tcp"},
+    "rules.trace": {"packet": 'in_port=lab,tcp,payload="PORT 10,0,0,1,4,1\\r\\n"', "then": ["in_port=lab,udp"]},
 }
 """Parameters that are right, of methods that take any; the others get names that are known, with any value."""
 NOT_ASKED = ("stop", "restart", "config.reload")

@@ -1,9 +1,9 @@
 """Rules that translate, with helpers and fragments: what goes out of the other port is right, as long as it has to be."""
 
 import pytest
-from gateway import CLIENT, PUBLIC, SERVER, is_right
+from gateway import CLIENT, PUBLIC, SERVER, VIRTUAL, is_right
 from ruled import Switch
-from scapy.layers.inet import IP, TCP, UDP, fragment
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, UDPerror, fragment
 from scapy.layers.l2 import Ether
 from zonetrack.shm.layout import Helper
 from zonetrack.shm.reasons import Reason
@@ -77,3 +77,50 @@ def test_all_fragments_of_a_datagram_go_out_translated(switch):
     first = next(one for one in came if one.frag == 0)
     assert first[UDP].dport == 4000
     assert switch.worker.counter(Reason.FRAGMENTS_TRANSLATED) == 6
+
+
+# ------------------------------------------------------------------------------------------------ back to where it came from
+def hairpin(real):
+    """Return rules by which hosts at a port reach a service at the same port by the address that it has elsewhere."""
+    return f"""
+    table=0,ip,nw_dst={VIRTUAL} actions=ct(commit,zone=1,nat(dst={real}:8080),table=1)
+    table=1,ip actions=ct(commit,zone=2,nat(src={PUBLIC}:5000-5999)),IN_PORT
+    table=0,ip,nw_dst={PUBLIC} actions=ct(zone=2,nat,table=2)
+    table=2 actions=ct(zone=1,nat),IN_PORT
+    """
+
+
+def turned(switch, *packets):
+    """Send packets into port a; returns those that came back out of it."""
+    _, came = switch.through("a", [bytes(Ether(src=MAC, dst=MAC) / packet) for packet in packets])
+    assert came["b"] == []
+    found = [Ether(frame)[IP] for frame in came["a"]]
+    assert all(map(is_right, found))
+    return found
+
+
+@pytest.mark.parametrize("real", ["10.0.0.77", CLIENT])
+def test_a_service_is_reached_from_its_own_side_even_by_itself(real):
+    """Two zones, of which one turns to the service and the other has its answers come back here."""
+    with Switch(2, hairpin(real), extension_share=1000) as switch:
+        [went] = turned(switch, IP(src=CLIENT, dst=VIRTUAL) / TCP(sport=4000, dport=80, flags="S", seq=1, window=9000))
+        assert (went.src, went.dst, went[TCP].dport) == (PUBLIC, real, 8080)
+        port = went[TCP].sport
+        assert 5000 <= port <= 5999
+        answer = TCP(sport=8080, dport=port, flags="SA", seq=7, ack=2, window=9000)
+        [back] = turned(switch, IP(src=real, dst=PUBLIC) / answer)
+        assert (back.src, back.dst, back[TCP].sport, back[TCP].dport) == (VIRTUAL, CLIENT, 80, 4000)
+        there = IP(src=CLIENT, dst=VIRTUAL) / TCP(sport=4000, dport=80, flags="PA", seq=2, ack=8, window=9000) / b"one"
+        here = IP(src=real, dst=PUBLIC) / TCP(sport=8080, dport=port, flags="PA", seq=8, ack=5, window=9000) / b"two"
+        ends = [(one.src, one.dst, bytes(one[TCP].payload)) for one in turned(switch, there, here)]
+        assert ends == [(PUBLIC, real, b"one"), (VIRTUAL, CLIENT, b"two")]
+
+
+def test_an_error_about_what_was_turned_back_goes_to_who_sent_it():
+    with Switch(2, hairpin("10.0.0.77"), extension_share=1000) as switch:
+        [went] = turned(switch, IP(src=CLIENT, dst=VIRTUAL) / UDP(sport=4000, dport=53) / b"question")
+        error = IP(src="10.0.0.77", dst=PUBLIC) / ICMP(type=3, code=3) / bytes(went)
+        [back] = turned(switch, error)
+        assert (back.src, back.dst) == (VIRTUAL, CLIENT)
+        quoted = (back[IPerror].src, back[IPerror].dst, back[UDPerror].sport, back[UDPerror].dport)
+        assert quoted == (CLIENT, VIRTUAL, 4000, 53)
