@@ -42,6 +42,8 @@ def conntrack(connection: Connection) -> str:
     return " ".join(words)
 
 
+REFUSED = "closed"
+"""The end of a connection that a reset has refused, before there was another answer."""
 EVENT_HEADS = {"new": "[NEW]", "update": "[UPDATE]", "destroy": "[DESTROY]"}
 
 
@@ -49,8 +51,8 @@ def conntrack_event(event: dict[str, Any]) -> str:
     """Return the line of ``conntrack -E``; of a gap, which it does not know, ``GAP`` and how many events were lost.
 
     What the kernel does not send with an event is not there: counters but at the end, the state but where it changed, a mark
-    of 0, a timeout that is over.  One that a reset has refused is not UNREPLIED, where the kernel, which destroys it
-    before it has noted that there was an answer, says that it is.
+    of 0, a timeout that is over.  One that a reset has refused is UNREPLIED, although that was an answer: the kernel
+    destroys it before it notes that there was one.
 
     Source:
         Linux 6.18, net/netfilter/nf_conntrack_netlink.c, ctnetlink_conntrack_event; libnetfilter_conntrack 1.0.9 as above.
@@ -66,7 +68,7 @@ def conntrack_event(event: dict[str, Any]) -> str:
     if "state" in event and (kind != "update" or "state" in event.get("changes", ())):
         words.append(event["state"])
     words.append(_conntrack_tuple(event["orig"], event["proto_num"], is_over))
-    if "seen_reply" not in event["status"]:
+    if "seen_reply" not in event["status"] or event.get("end") == REFUSED:
         words.append("[UNREPLIED]")
     words.append(_conntrack_tuple(event["reply"], event["proto_num"], is_over))
     if "assured" in event["status"]:

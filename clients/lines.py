@@ -28,7 +28,7 @@ from .connections import (
     STATUS,
     TCP,
 )
-from .formats import CONNTRACK_PROTOCOLS, EVENT_HEADS, OVS_PROTOCOLS, OVS_STATES
+from .formats import CONNTRACK_PROTOCOLS, EVENT_HEADS, OVS_PROTOCOLS, OVS_STATES, REFUSED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -206,7 +206,10 @@ def conntrack_events(batch: Batch, states: Sequence[str]) -> Iterator[str]:
     rows, changes = batch.array(), batch.reading.changes
     if not len(rows):
         return
-    kinds = batch.reading.kinds
+    kinds, ends = batch.reading.kinds, batch.reading.ends
+
+    def answered(status: int, end: int) -> str:
+        return "" if status & _SEEN_REPLY and ends[end] != REFUSED else " [UNREPLIED]"
 
     def tail(mark: int, changed: int, zone: int, helper: int, kind: int) -> str:
         marked = f" mark={mark}" if mark or changed & changes["mark"] else ""
@@ -224,7 +227,7 @@ def conntrack_events(batch: Batch, states: Sequence[str]) -> Iterator[str]:
     seconds[is_over & (rows["timeout_ms"] < 1000)] = ""
     state = chosen(rows, ("protocol", "status", "state", "kind", "changes"), stated)
     orig, reply = _conntrack_ends(rows)
-    unreplied = chosen(rows, ("status",), lambda status: "" if status & _SEEN_REPLY else " [UNREPLIED]")
+    unreplied = chosen(rows, ("status", "end"), answered)
     assured = chosen(rows, ("status",), lambda status: " [ASSURED]" if status & _ASSURED else "")
     counts = [_numbers(rows[name][:, way], f" {name}=") for way in (0, 1) for name in ("packets", "bytes")]
     for column in counts:

@@ -159,9 +159,6 @@ def test_lists_are_the_same(kernel, here):
     assert sorted(steady(here[0])) == sorted(steady(kernel[0]))
 
 
-def test_events_are_the_same_but_for_an_answer_that_the_kernel_has_not_noted_yet(kernel, here):
-    ours, theirs = steady(here[1]), steady(kernel[1])
-    (refused,) = [place for place, line in enumerate(theirs) if "[DESTROY]" in line]
-    assert " [UNREPLIED]" in theirs[refused]
-    theirs[refused] = theirs[refused].replace(" [UNREPLIED]", "")
-    assert ours == theirs
+def test_events_are_the_same(kernel, here):
+    assert any("[DESTROY]" in line and " [UNREPLIED]" in line for line in kernel[1])  # one is refused by a reset
+    assert steady(here[1]) == steady(kernel[1])

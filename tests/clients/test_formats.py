@@ -225,7 +225,7 @@ OF_STATE = {**UPDATE, "changes": ["state", "status"]}
         ),
         (
             {**DESTROY, "end": "closed"},
-            {"status": 0, "state": 8, "timeout_ms": 120_000, "sport": 40001, "dport": 81, "packets": [1, 1]}
+            {"status": 2, "state": 8, "timeout_ms": 120_000, "sport": 40001, "dport": 81, "packets": [1, 1]}
             | {"bytes": [60, 40]},
             "[DESTROY] tcp      6 120 CLOSE src=192.0.2.1 dst=198.51.100.1 sport=40001 dport=81 packets=1 bytes=60"
             " [UNREPLIED] src=198.51.100.1 dst=192.0.2.1 sport=81 dport=40001 packets=1 bytes=40",

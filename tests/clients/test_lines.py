@@ -17,6 +17,8 @@ READING = Reading(
         "kinds": {kind.name.lower(): int(kind) for kind in EventKind},
         "ends": [end.name.lower() for end in End],
         "changes": {change.name.lower(): int(change) for change in Change},
+        "life": 1,
+        "table": 7,
     }
 )
 
@@ -71,6 +73,7 @@ def test_lines_of_events_are_those_of_each_alone():
     draw = np.random.default_rng(2)
     rows = some(600, EVENT_ROW)
     rows["kind"], rows["changes"] = draw.choice([1, 2, 4], 600), draw.integers(0, 16, 600)
+    rows["end"] = np.where(rows["kind"] == EventKind.DESTROY, draw.integers(1, len(End), 600), 0)
     batch = READING.batch({"lost": 3, "sequence": 9, "records": rows.tobytes()})
     assert list(lines.conntrack_events(batch, TCP_STATES)) == [
         f"{formats.conntrack_event(event)}\n" for event in batch.events()
