@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from . import address
 from .connections import Connection
 from .errors import NoServiceError, TookTooLongError, ZonetrackError
-from .events import NOTICE, Batch, Event, Reading, subscription
+from .events import NOTICE, Batch, Event, Mark, Reading, subscription
 from .filters import Filter, wire_filter
 from .methods import Methods, whole
 from .pages import Page, Walk, joined
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 NOTICES_MAX = 16
 """Notifications that wait to be taken; with more, nothing is read, and the service will notice."""
+LAST: Any = object()
+"""Stands behind the last notification of a subscription."""
 TIMEOUT_S = 30.0
 """Longer than any walk over a full table of a usual size."""
 
@@ -132,7 +134,7 @@ class _Stream(asyncio.Protocol):
                 raise self.error
             self.noticed.clear()
             await self.noticed.wait()
-        if len(self.notices) == NOTICES_MAX and not self.transport.is_closing():
+        if len(self.notices) >= NOTICES_MAX and not self.transport.is_closing():
             self.transport.resume_reading()
         return self.notices.popleft()
 
@@ -193,7 +195,12 @@ class Client(Methods):
 
     # ------------------------------------------------------------------------------------------------ events
     async def event_batches(
-        self, kinds: Sequence[str] | None = None, *, timeout_s: float | None = None, **filter: Unpack[Filter]
+        self,
+        kinds: Sequence[str] | None = None,
+        *,
+        after: Mark | None = None,
+        timeout_s: float | None = None,
+        **filter: Unpack[Filter],
     ) -> AsyncIterator[Batch]:
         """Yield what happens to connections from now on, in batches as they come, until you stop.
 
@@ -202,6 +209,7 @@ class Client(Methods):
 
         Args:
             kinds: of ``new``, ``update``, ``destroy``; None: all.
+            after: ``mark`` of the last batch of a reader before: begin with what has happened since, and say what is lost.
             timeout_s: longest wait for the next; None: no limit.
             filter: which connections.
 
@@ -210,7 +218,7 @@ class Client(Methods):
             NoServiceError: the service has hung up.
         """
         self._stream.forget_notices()
-        reading = Reading(await self.call("events.subscribe", subscription(kinds, dict(filter))))
+        reading = Reading(await self.call("events.subscribe", subscription(kinds, dict(filter), after)))
         try:
             yield Batch(0, reading.sequence, b"", reading)
             while True:
@@ -219,6 +227,8 @@ class Client(Methods):
                         params = await self._stream.next_notice()
                 except TimeoutError:
                     raise TookTooLongError(f"nothing happened in {timeout_s} s") from None
+                if params is LAST:
+                    return
                 yield reading.batch(params)
         finally:
             self._stream.forget_notices()
@@ -226,6 +236,12 @@ class Client(Methods):
                 with contextlib.suppress(ZonetrackError):  # it is over anyway
                     await self.call("events.unsubscribe", {})
             self._stream.forget_notices()
+
+    async def finish_events(self) -> None:
+        """Have ``event_batches`` end as soon as all has been yielded that has happened until now."""
+        await self.call("events.unsubscribe", {"finish": True})
+        self._stream.notices.append(LAST)
+        self._stream.noticed.set()
 
     async def events(
         self, kinds: Sequence[str] | None = None, *, timeout_s: float | None = None, **filter: Unpack[Filter]

@@ -6,7 +6,8 @@
     {"event": "gap", "lost": 12, "sequence": 40}
 
 A gap says how many events were lost; those of other connections than the filter means may be among them.  All up to
-``sequence`` has been told: a dump whose ``sequence`` is as high has all of that in it.
+``sequence`` has been told: a dump whose ``sequence`` is as high has all of that in it.  Who comes back, and gives the
+``mark`` of the last batch that he had, is told what has happened since, as far as the service still has it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,17 @@ NOTICE = "events"
 Event = dict[str, Any]
 
 
+class Mark(NamedTuple):
+    """How far a reader of events has come."""
+
+    life: int  # what the number is one of
+    sequence: int
+
+
+NOWHERE = Mark(0, 0)
+"""Of who has read nothing, and wants what the service keeps for such as him (its exports)."""
+
+
 class Batch(NamedTuple):
     """What happened next."""
 
@@ -35,6 +47,11 @@ class Batch(NamedTuple):
     sequence: int  # all up to this number has been told
     records: bytes  # rows, one behind the other
     reading: Reading
+
+    @property
+    def mark(self) -> Mark:
+        """How far this batch goes."""
+        return Mark(self.reading.life, self.sequence)
 
     @property
     def count(self) -> int:
@@ -81,6 +98,8 @@ class Reading:
                 "kinds": dict(kinds),
                 "ends": list(ends),
                 "changes": dict(changes),
+                "life": int(life),
+                "table": int(table),
             }:
                 self.sequence: int = sequence
                 self.fields: Sequence[Field] = fields
@@ -88,6 +107,8 @@ class Reading:
                 self.kinds = {number: name for name, number in kinds.items()}
                 self.ends: Sequence[str] = ends
                 self.changes: Mapping[str, int] = changes
+                self.life: int = life
+                self.table: int = table
             case _:
                 raise RemoteProtocolError("an answer to events.subscribe that is none")
 
@@ -118,12 +139,13 @@ class Reading:
         raise RemoteProtocolError("a notification of events without any")
 
 
-def subscription(kinds: Sequence[str] | None, filter: dict[str, Any]) -> dict[str, Any]:
+def subscription(kinds: Sequence[str] | None, filter: dict[str, Any], after: Mark | None = None) -> dict[str, Any]:
     """Return the parameters of ``events.subscribe``.
 
     Args:
         kinds: names of those that are wanted; None: all.
         filter: keywords of ``filters.Filter``.
+        after: how far one has come before.
 
     Raises:
         BadParameterError: there is no such kind, or a value of the filter will not do.
@@ -136,4 +158,6 @@ def subscription(kinds: Sequence[str] | None, filter: dict[str, Any]) -> dict[st
     wanted: dict[str, Any] = {"filter": wire_filter(**filter)}
     if kinds is not None:
         wanted["kinds"] = list(kinds)
+    if after is not None:
+        wanted |= {"after": after.sequence, "life": after.life}
     return wanted

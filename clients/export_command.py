@@ -1,6 +1,7 @@
 """``zonetrack export``: tell collectors of flows and of logs what happens to connections: IPFIX, syslog.
 
-A process of its own, a client like any other: the service does not wait for it, and is none the worse when it dies.
+A process of its own, a client like any other: the service does not wait for it, and is none the worse when it dies.  With a
+file for its state its successor goes on where it has ended.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,11 +25,17 @@ from .errors import ZonetrackError
 from .events import Batch
 from .filters import Filter
 from .options import Checked, as_json, print_json, where, which
+from .pages import joined
+
+if TYPE_CHECKING:
+    from .export_state import State
 
 IPFIX_PORT, SYSLOG_PORT = 4739, 514
 REFRESH_S = 60.0
 """After which the templates go over UDP again (RFC 7011 8.4)."""
 SYSLOG_KINDS = ["new", "destroy"]
+FINISH_S = 4.0
+"""To tell what has happened until one is asked to end; a service that keeps an exporter gives it a little more."""
 
 
 def _collector(port: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -35,6 +43,12 @@ def _collector(port: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         reads = Checked("collector", lambda text: collectors.address(text, port))
         command = click.option(
             "--transport", type=click.Choice(TRANSPORTS), default=TRANSPORTS[0], show_default=True, help="How it goes."
+        )(command)
+        command = click.option(
+            "--resume",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Goes on where the one before, by the same file, has ended.",
         )(command)
         return click.option("--collector", type=reads, required=True, metavar="HOST[:PORT]", help="Whom to tell.")(
             command
@@ -78,6 +92,7 @@ def ipfix_command(
     instance: str | None,
     collector: collectors.Address,
     transport: str,
+    resume: Path | None,
     as_json: bool,
     active_timeout: float,
     idle_timeout: float,
@@ -92,10 +107,10 @@ def ipfix_command(
     to = Collector(collector, transport, greet=lambda: exporter.announce(int(time.time())))
     timeouts = round(1000 * active_timeout), round(1000 * idle_timeout)
 
-    async def tell(ct: Client, looker: Client) -> None:
-        await _tell_flows(ct, looker, to, exporter, timeouts, begins, wanted(filter))
+    async def tell(ct: Client, looker: Client, kept: Kept) -> None:
+        await _tell_flows(ct, looker, to, exporter, timeouts, begins, wanted(filter), kept)
 
-    run(socket, instance, to, as_json, tell)
+    run(socket, instance, to, as_json, resume, tell)
 
 
 @command.command("syslog")
@@ -110,6 +125,7 @@ def syslog_command(
     instance: str | None,
     collector: collectors.Address,
     transport: str,
+    resume: Path | None,
     as_json: bool,
     facility: str,
     updates: bool,
@@ -125,13 +141,13 @@ def syslog_command(
     host, pid = syslog_lines.host_name(), os.getpid()
     kinds = None if updates else SYSLOG_KINDS
 
-    async def tell(ct: Client, looker: Client) -> None:
-        async for batch in ct.event_batches(kinds, **wanted(filter)):
+    async def tell(ct: Client, looker: Client, kept: Kept) -> None:
+        async for batch in kept.batches(ct, kinds, wanted(filter)):
             for event in batch.events():
                 message = syslog_lines.line(event, number, host, pid)
                 await to.send(message if transport == "udp" else syslog_lines.framed(message))
 
-    run(socket, instance, to, as_json, tell)
+    run(socket, instance, to, as_json, resume, tell)
 
 
 # ------------------------------------------------------------------------------------------------ flows
@@ -143,12 +159,13 @@ async def _tell_flows(
     timeouts: tuple[int, int],
     begins: bool,
     filter: Filter,
+    kept: Kept,
 ) -> None:
-    """Tell a collector of flows, until cancelled."""
+    """Tell a collector of flows, until there is nothing more."""
     from .flow_export import Told
 
     told = Told(*timeouts)
-    announced_s = 0.0
+    announced_s, heard = 0.0, -1
 
     async def send(flows: Any) -> None:
         nonlocal announced_s
@@ -159,10 +176,16 @@ async def _tell_flows(
         for message in exporter.messages(flows, int(now_s)):
             await to.send(message)
 
-    async for batch in _with_looks(ct, ["new", "destroy"] if begins else ["destroy"], min(timeouts) / 1000, filter):
+    batches = kept.batches(ct, ["new", "destroy"] if begins else ["destroy"], filter)
+    async for batch in _with_looks(batches, min(timeouts) / 1000):
         if batch is None:
-            await send(told.look(await looker.dump(**filter), round(1000 * time.time())))
+            pages = [page async for page in looker.pages(**filter)]
+            await send(told.look(joined(pages), round(1000 * time.time()), pages[0].sequence, heard))
+            kept.keep(told.rows())
             continue
+        if heard < 0:
+            told.take_up(kept.rows_of(batch))
+        heard = batch.sequence
         if batch.lost:
             click.echo(f"{batch.lost:,} events are missing: flows that ended then are not told", err=True)
         if batch.count:
@@ -175,43 +198,90 @@ async def _tell_flows(
                 await send(told.end(ended, list(batch.reading.ends)))
 
 
-async def _with_looks(ct: Client, kinds: list[str], period_s: float, filter: Filter) -> AsyncIterator[Batch | None]:
+async def _with_looks(batches: AsyncIterator[Batch], period_s: float) -> AsyncIterator[Batch | None]:
     """Yield batches of events, and None whenever it is time to look at the whole table."""
     loop = asyncio.get_running_loop()
-    batches = ct.event_batches(kinds, **filter)
     due_s = loop.time() + period_s
     waiting = asyncio.ensure_future(anext(batches))
     try:
         while True:
             await asyncio.wait({waiting}, timeout=max(0.0, due_s - loop.time()))
             if waiting.done():
-                yield waiting.result()
+                try:
+                    batch = waiting.result()
+                except StopAsyncIteration:
+                    return
+                yield batch
                 waiting = asyncio.ensure_future(anext(batches))
             if loop.time() >= due_s:
                 yield None
                 due_s = loop.time() + period_s
     finally:
         waiting.cancel()
-        with contextlib.suppress(asyncio.CancelledError, ZonetrackError):
+        with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration, ZonetrackError):
             await waiting
 
 
 # ------------------------------------------------------------------------------------------------ running
+class Kept:
+    """What is kept for a successor, if anything is: a state that cannot be written is said once, and done without."""
+
+    def __init__(self, state: State | None) -> None:
+        self._state = state
+
+    async def batches(self, ct: Client, kinds: list[str] | None, filter: Filter) -> AsyncIterator[Batch]:
+        """Yield batches of events, from where the one before has ended; one that was taken is written down."""
+        state = self._state
+        async for batch in ct.event_batches(kinds, after=None if state is None else state.mark, **filter):
+            yield batch
+            if self._state is not None:
+                self._do(self._state.note, batch.mark)
+
+    def rows_of(self, batch: Batch) -> Any:
+        """Return what was told of connections of the table that a batch is of."""
+        import numpy as np
+
+        from .flow_export import TOLD
+
+        return np.zeros(0, TOLD) if self._state is None else self._state.rows_of(batch.reading.table)
+
+    def keep(self, rows: Any) -> None:
+        """Write down what was told of connections that go on."""
+        if self._state is not None:
+            self._do(self._state.keep, rows)
+
+    def _do(self, write: Callable[[Any], None], what: Any) -> None:
+        try:
+            write(what)
+        except ZonetrackError as error:
+            click.echo(f"{error}; who comes after this exporter will begin anew", err=True)
+            self._state = None
+
+
 def run(
     socket: str | None,
     instance: str | None,
     to: Collector,
     as_json: bool,
-    tell: Callable[[Client, Client], Coroutine[Any, Any, None]],
+    state: Path | None,
+    tell: Callable[[Client, Client, Kept], Coroutine[Any, Any, None]],
 ) -> None:
     """Tell a collector until interrupted or asked to end, then say what was told."""
+    from .export_state import State
+
+    opened = None
+    if state is not None:
+        opened = State(state, lambda: click.echo(f"{state}: waiting until nobody else exports by it", err=True))
 
     async def main() -> None:
         await to.open()
         async with connect(socket, instance) as ct, connect(socket, instance) as looker:
-            telling = asyncio.ensure_future(tell(ct, looker))
+            telling = asyncio.ensure_future(tell(ct, looker, Kept(opened)))
+            ending: list[asyncio.Future[None]] = []
             for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, telling.cancel)
+                asyncio.get_running_loop().add_signal_handler(
+                    number, lambda: ending or ending.append(asyncio.ensure_future(_finish(ct, telling)))
+                )
             try:
                 with contextlib.suppress(asyncio.CancelledError):
                     await telling
@@ -222,6 +292,17 @@ def run(
     try:
         asyncio.run(main())
     finally:
+        if opened is not None:
+            opened.close()
         click.echo(f"{to.sent:,} messages sent, {to.given_up:,} given up", err=True)
         if as_json:
             print_json({"sent": to.sent, "given_up": to.given_up, "connected": to.connected})
+
+
+async def _finish(ct: Client, telling: asyncio.Future[None]) -> None:
+    """Have all told that has happened until now; but not for ever."""
+    with contextlib.suppress(ZonetrackError, TimeoutError):
+        async with asyncio.timeout(FINISH_S):
+            await ct.finish_events()
+            await asyncio.wait({telling})
+    telling.cancel()

@@ -5,7 +5,8 @@
     it is silent for the idle timeout        likewise, if anything went (idle timeout); it may go on later
 
 Ends are events.  The others are seen in dumps, a look each time the shorter timeout has passed; of what is in a dump is
-remembered what was told.  So a connection that is over before a look costs one record, and no memory.
+remembered what was told.  So a connection that is over before a look costs one record, and no memory.  Of one that is in no
+dump any more it is remembered until its end has been heard of.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ REASONS = {
     "evicted": EndReason.RESOURCES,
 }
 """By the ends of events."""
+TOLD = [("id", "u8"), ("told", "u8", (4,)), ("told_ms", "u8")]
+"""What a successor has to know of a connection: packets and octets, both ways, that were told, and when."""
+_AT_NEXT_LOOK = (1 << 64) - 1
+"""Of what is missing in a dump for the first time."""
 OVER = ("LAST_ACK", "TIME_WAIT", "CLOSE")
 """States of TCP in which the hosts have ended a connection, before its time is over."""
 
@@ -49,16 +54,36 @@ class Told:
         self._seen = np.zeros((0, 4), "u8")  # likewise that were seen last
         self._told_ms = np.zeros(0, "u8")
         self._moved_ms = np.zeros(0, "u8")  # when they were seen to have grown
+        self._gone = np.zeros(0, "u8")  # event up to which the end is heard of, of what is in no dump any more; else 0
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def look(self, rows: np.ndarray, now_ms: int) -> Flows:
+    def rows(self) -> np.ndarray:
+        """Return what a successor has to know, TOLD[n]."""
+        import numpy as np
+
+        which = self._told.any(axis=1)
+        rows = np.zeros(int(which.sum()), TOLD)
+        rows["id"], rows["told"], rows["told_ms"] = self._ids[which], self._told[which], self._told_ms[which]
+        return rows
+
+    def take_up(self, rows: np.ndarray) -> None:
+        """Know what a predecessor has told: its ``rows``."""
+        import numpy as np
+
+        self._ids, self._told, self._told_ms = rows["id"].copy(), rows["told"].copy(), rows["told_ms"].copy()
+        self._seen, self._moved_ms = self._told.copy(), self._told_ms.copy()
+        self._gone = np.zeros(len(rows), "u8")
+
+    def look(self, rows: np.ndarray, now_ms: int, sequence: int, heard: int) -> Flows:
         """Take in a dump, and return what is to be told of those that go on, or have gone silent.
 
         Args:
             rows: the whole table.
             now_ms: since 1970.
+            sequence: of the dump: all events up to it have happened to what it shows.
+            heard: number of the event up to which all ends have been taken in.
         """
         import numpy as np
 
@@ -77,8 +102,19 @@ class Told:
         reasons = np.where(is_silent[which], EndReason.IDLE, EndReason.ACTIVE).astype("u1")
         flows = _flows(rows[which], counted[which] - told[which], reasons, np.full(len(which), now_ms, "u8"))
         told[which], told_ms[which] = counted[which], now_ms
-        self._ids, self._told, self._seen = rows["id"].copy(), told, counted
-        self._told_ms, self._moved_ms = told_ms, moved_ms
+        # whose end was told of while the dump before was made is known once all up to this dump has been heard
+        is_gone = ~np.isin(self._ids, rows["id"]) & self._told.any(axis=1)
+        until = np.where(self._gone == _AT_NEXT_LOOK, max(sequence, 1), self._gone)
+        until[until == 0] = _AT_NEXT_LOOK
+        kept = np.flatnonzero(is_gone & (until > heard))
+        self._ids = np.concatenate((rows["id"], self._ids[kept]))
+        order = np.argsort(self._ids)
+        self._ids = self._ids[order]
+        self._told = np.concatenate((told, self._told[kept]))[order]
+        self._seen = np.concatenate((counted, self._seen[kept]))[order]
+        self._told_ms = np.concatenate((told_ms, self._told_ms[kept]))[order]
+        self._moved_ms = np.concatenate((moved_ms, self._moved_ms[kept]))[order]
+        self._gone = np.concatenate((np.zeros(len(rows), "u8"), until[kept]))[order]
         return flows
 
     def end(self, events: np.ndarray, ends: list[str]) -> Flows:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from . import address
 from .connections import Connection
 from .errors import NoServiceError, RemoteProtocolError, TookTooLongError, ZonetrackError
-from .events import NOTICE, Batch, Event, Reading, subscription
+from .events import NOTICE, Batch, Event, Mark, Reading, subscription
 from .filters import Filter, wire_filter
 from .methods import Methods, whole
 from .pages import Page, Walk, joined
@@ -98,7 +98,12 @@ class Client(Methods):
 
     # ------------------------------------------------------------------------------------------------ events
     def event_batches(
-        self, kinds: Sequence[str] | None = None, *, timeout_s: float | None = None, **filter: Unpack[Filter]
+        self,
+        kinds: Sequence[str] | None = None,
+        *,
+        after: Mark | None = None,
+        timeout_s: float | None = None,
+        **filter: Unpack[Filter],
     ) -> Iterator[Batch]:
         """Yield what happens to connections from now on, in batches as they come, until you stop.
 
@@ -107,6 +112,7 @@ class Client(Methods):
 
         Args:
             kinds: of ``new``, ``update``, ``destroy``; None: all.
+            after: ``mark`` of the last batch of a reader before: begin with what has happened since, and say what is lost.
             timeout_s: longest wait for the next; None: no limit.
             filter: which connections.
 
@@ -115,7 +121,7 @@ class Client(Methods):
             NoServiceError: the service has hung up.
         """
         self._notices.clear()
-        reading = Reading(self.call("events.subscribe", subscription(kinds, dict(filter))))
+        reading = Reading(self.call("events.subscribe", subscription(kinds, dict(filter), after)))
         try:
             yield Batch(0, reading.sequence, b"", reading)
             while True:

@@ -37,7 +37,7 @@ from .trial import Meet, Plan, together
 SCRAPES = 21
 STARTS = 11
 SETTLE_S = 5.0
-"""Until a screen is drawn, and has been drawn again."""
+"""Until a screen is drawn, and has been drawn again; no longer than it is looked at then."""
 COLUMNS, LINES = 80, 24
 FIGURES = np.dtype(
     [(name, "f8") for name in ("idle_cpu_percent", "top_cpu_percent", "page_cpu_percent", "scrape_ms", "import_ms")]
@@ -171,7 +171,7 @@ def look(
         ):
             one: Any = make()
             try:
-                one.show(time.monotonic() + SETTLE_S)
+                one.show(time.monotonic() + min(SETTLE_S, plan.seconds))
                 found[f"{name}_cpu_percent"] = share(watched(one), plan.seconds, one.show)
             finally:
                 one.close()

@@ -12,6 +12,8 @@ from .event_filters import KINDS
 from .handlers import Client, Desk, method
 from .parameters import Parameter
 
+NUMBER = parameters.nothing_or(parameters.whole(0, (1 << 64) - 1))
+
 
 def kinds(name: str, value: Any) -> int:
     """Read which kinds of events are wanted: a list of their names."""
@@ -26,16 +28,25 @@ def kinds(name: str, value: Any) -> int:
 @method(
     "events.subscribe",
     Rights.READ,
-    {"kinds": Parameter(kinds, EVERYTHING), "filter": Parameter(filters.read, filters.EVERYTHING)},
+    {
+        "kinds": Parameter(kinds, EVERYTHING),
+        "filter": Parameter(filters.read, filters.EVERYTHING),
+        "after": Parameter(NUMBER, None),
+        "life": Parameter(NUMBER, None),
+    },
 )
-async def subscribe(desk: Desk, client: Client, kinds: int, filter: filters.Wanted) -> dict[str, Any]:
-    """Tell this client of events from now on; another subscription takes the place of this one."""
+async def subscribe(
+    desk: Desk, client: Client, kinds: int, filter: filters.Wanted, after: int | None, life: int | None
+) -> dict[str, Any]:
+    """Tell this client of events from now on, or from a number on; another subscription takes the place of this one."""
     if client.line is None:
         raise FailedError("events.subscribe: nobody is there to be told")
-    return await desk.hub.subscribe(client.line, kinds, filter)
+    return await desk.hub.subscribe(client.line, kinds, filter, after, life)
 
 
-@method("events.unsubscribe", Rights.READ)
-async def unsubscribe(desk: Desk, client: Client) -> dict[str, Any]:
-    """Tell this client of no more events."""
-    return {"subscribed": client.line is not None and desk.hub.forget(client.line)}
+@method("events.unsubscribe", Rights.READ, {"finish": Parameter(parameters.flag, False)})
+async def unsubscribe(desk: Desk, client: Client, finish: bool) -> dict[str, Any]:
+    """Tell this client of no more events; with ``finish``, after those that have happened until now."""
+    if client.line is None:
+        return {"subscribed": False}
+    return {"subscribed": await desk.hub.finish(client.line) if finish else desk.hub.forget(client.line)}

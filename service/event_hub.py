@@ -2,7 +2,10 @@
 
     subscribe    the rings are written from now on; the answer has the number from which on all is told
     tell         notifications ``events``: packed rows, and how many were lost before them
-    forget       a client has gone; with the last one the rings' memory goes too
+    finish       a client has been told all that has happened
+    forget       a client has gone; with the last one the rings' memory goes too, unless it is kept
+
+Who comes back names the number up to which he knows: what the rings still have of the rest is told first.
 
 Nothing here waits for a client: what one has not read is bounded, and what comes beyond that is lost to it and counted.  The
 rings are read on a thread of its own, and rows are parted and packed there, so the loop only hands bytes on.
@@ -20,9 +23,10 @@ import numpy as np
 from ..clients import wire
 from ..clients.errors import FailedError
 from ..shm import roster
+from ..shm.events import Events
 from ..shm.layout import EVENT_ROW, STEP_BITS, Change, End, Step
 from ..shm.views import Table
-from . import event_filters, log
+from . import event_filters, event_merge, log
 from .event_merge import Batch, Merger
 from .filters import Wanted
 
@@ -63,6 +67,10 @@ class Subscriber:
     """Of those for it, what it was not told of because it did not read; it does not know yet."""
     told: int = 0
     lost_in_all: int = 0
+    after: int | None = None
+    """What has happened since this number is to be told first."""
+    heard: int = 0
+    """All up to this number was told to it, or was not for it."""
 
 
 class Hub:
@@ -93,8 +101,18 @@ class Hub:
         }
 
     # -------------------------------------------------------------------------------------------- clients
-    async def subscribe(self, line: Line, kinds: int, wanted: Wanted) -> dict[str, Any]:
+    async def subscribe(
+        self, line: Line, kinds: int, wanted: Wanted, after: int | None = None, life: int | None = None
+    ) -> dict[str, Any]:
         """Tell a client of events from now on; what it had subscribed to before holds no more.
+
+        Args:
+            line: of the client.
+            kinds: EventKind bits.
+            wanted: which connections.
+            after: number of the latest event that it knows: what has happened since is told first; None: nothing is.
+            life: what that is a number of; None: of this one.  Who knows another life has missed all of this; who knows
+                none, 0, what is kept.
 
         Returns:
             How to read them, and the number up to which it is told nothing.
@@ -112,14 +130,29 @@ class Hub:
             self._merger = Merger(self._table)
             self._task = asyncio.create_task(self._run(self._merger))
             self._task.add_done_callback(_note)
-        subscriber.since = events.sequence
+        first = events.sequence if after is None else _first(events, after, life)
+        if after is None:
+            subscriber.since = first
+        else:
+            subscriber.after = first
         return {
-            "sequence": subscriber.since,
+            "sequence": first,
+            "life": events.life,
+            "table": int(self._table.header[0]["generation"]),
             "dtype": DTYPE,
             "kinds": {name: int(kind) for name, kind in event_filters.KINDS.items()},
             "ends": [end.name.lower() for end in End],
             "changes": {change.name.lower(): int(change) for change in Change},
         }
+
+    async def finish(self, line: Line) -> bool:
+        """Tell a client what has happened until now, and nothing more; returns whether it was told anything before."""
+        subscriber, upto = self.subscribers.get(line), self.sequence
+        while subscriber is not None and subscriber.heard < upto and self.subscribers.get(line) is subscriber:
+            if self._task is None or self._task.done():
+                break
+            await asyncio.sleep(SHORTEST_S)
+        return self.forget(line)
 
     def forget(self, line: Line) -> bool:
         """Tell a client nothing more; returns whether it was told anything before."""
@@ -157,16 +190,32 @@ class Hub:
         pause_s = SHORTEST_S
         loop = asyncio.get_running_loop()
         while self.subscribers:
+            for subscriber in list(self.subscribers.values()):
+                if subscriber.after is not None:
+                    await self._tell_history(subscriber, subscriber.after, merger.told)
             batch, more = await loop.run_in_executor(self._thread, merger.take)
             self.lost += batch.lost
             for subscriber in list(self.subscribers.values()):
                 await self._tell(subscriber, batch)
+                if subscriber.after is None:
+                    subscriber.heard = batch.sequence
             if not more:
                 await asyncio.sleep(pause_s)
             pause_s = SHORTEST_S if len(batch.rows) or batch.lost else min(2 * pause_s, LONGEST_S)
         self._merger = None
-        assert self._table.events is not None
-        self._table.events.let_go()
+        events = self._table.events
+        assert events is not None
+        if not events.kept:
+            events.let_go()
+
+    async def _tell_history(self, subscriber: Subscriber, after: int, upto: int) -> None:
+        """Tell a client what has happened since a number, up to where the reader is."""
+        loop = asyncio.get_running_loop()
+        parts = event_merge.history(self._table, after, upto)
+        subscriber.since = after
+        while (batch := await loop.run_in_executor(self._thread, next, parts, None)) is not None:
+            await self._tell(subscriber, batch)
+        subscriber.since, subscriber.after = max(after, upto), None
 
     async def _tell(self, subscriber: Subscriber, batch: Batch) -> None:
         """Tell a client what of a batch is for it, if it reads."""
@@ -177,7 +226,7 @@ class Hub:
         lost = batch.lost if batch.sequence > subscriber.since else 0
         for rows, sequence in parts:
             count = len(rows) // EVENT_ROW.itemsize
-            if subscriber.line not in self.subscribers:
+            if self.subscribers.get(subscriber.line) is not subscriber:
                 return
             if not await self._has_room(subscriber):
                 subscriber.lost += lost + count
@@ -216,6 +265,15 @@ class Hub:
         if self._table.events is not None:
             self._want()
         self._thread.shutdown(cancel_futures=True)
+
+
+def _first(events: Events, after: int, life: int | None) -> int:
+    """Return the number after which somebody is to be told who knows up to one of some life."""
+    if life in (None, events.life):
+        return min(after, events.sequence)
+    if events.kept:
+        return events.kept_since
+    return 0 if life else events.sequence
 
 
 def _note(task: asyncio.Task[None]) -> None:

@@ -1,26 +1,29 @@
 """All participants' events as one sequence: gathered from their rings, in the order of their numbers, told once or counted.
 
 An event is told when all before it were told or are known to be lost.  What is missing is being written, or lost: it is lost
-when each ring that was open while it was missing has gone on since, or its writer is dead (shm/events, I3).  A writer that
+when each ring that was open while it was missing has gone on since, or its writer is dead (shm/events, I4).  A writer that
 is stopped in the middle is waited for, but not for ever.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from ..kernels import event_reader
 from ..shm import roster
-from ..shm.layout import EVENT, EVENT_ROW, ROSTER_MAX, Attendance
+from ..shm.layout import EVENT, EVENT_ROW, EVENTS_MAX, ROSTER_MAX, Attendance
 from ..shm.views import Table
 
 RING_ROWS_MAX = 8_192
 """Events that are taken from one ring at once; 1.5 MiB."""
 PATIENCE_S = 1.0
 """For who has begun an event and does not finish it."""
+WAIT_S = 0.001
+"""Between looks at what is not finished."""
 
 
 class Batch(NamedTuple):
@@ -37,11 +40,12 @@ class Batch(NamedTuple):
 class Merger:
     """Reads the rings of one table; one at a time does."""
 
-    def __init__(self, table: Table) -> None:
-        """Begin with what happens from now on.
+    def __init__(self, table: Table, since: int | None = None) -> None:
+        """Begin with what happens from now on, or with what the rings still have.
 
         Args:
             table: whose participants write events.
+            since: number of the latest event that is not wanted; None: of the latest that there is.
         """
         assert table.events is not None
         self._events = table.events
@@ -53,6 +57,9 @@ class Merger:
         self._held = np.zeros(0, EVENT_ROW)
         self.told = self._survey()
         self.cursors = self._seen[:, 1].copy()
+        if since is not None:
+            self.told = since
+            self.cursors -= np.minimum(self.cursors, np.uint64(EVENTS_MAX))
         self._look_from(self.told)
 
     def _survey(self) -> int:
@@ -132,3 +139,25 @@ class Merger:
                 del self._open[index]
         if time.monotonic() - self._since_s > PATIENCE_S:
             self._open.clear()
+
+
+def history(table: Table, since: int, upto: int) -> Iterator[Batch]:
+    """Yield what has happened, as far as the rings still have it; the rest is lost, and counted.
+
+    Args:
+        table: whose participants write events.
+        since: number of the latest event that is known.
+        upto: number of the latest that is wanted; all up to it were told to somebody, or are known to be lost.
+    """
+    if since >= upto:
+        return
+    merger = Merger(table, since)
+    while merger.told < upto:
+        before = merger.told
+        batch, _ = merger.take()
+        rows = batch.rows[batch.rows["sequence"] <= upto]
+        told = min(batch.sequence, upto)
+        if told > before:
+            yield Batch(told - before - len(rows), rows, told)
+        else:
+            time.sleep(WAIT_S)

@@ -2,7 +2,8 @@
 
 They are started when packets can flow, told to end when the workers have, and end with the keeper whatever ends that.  An
 exporter is a client like any other: it inherits nothing of the service, has no capability, and what it says is in the log.
-One whose control has died ends with it, and goes on with the next: what happened in between is not told.
+What it has told stands in a file beside the control socket, and events that exports want are written whether one reads at
+the moment or not.  So one that has died, or whose control or keeper has, is followed by another that tells what is left.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from ..shm.layout import EventKind
 from . import children, log, privileges
 from .config import Config, IpfixExport, SyslogExport
 from .crew import ending, follow_parent
@@ -38,7 +41,18 @@ def commands(config: Config, socket: str) -> dict[str, list[str]]:
         if wanted.collector is not None:
             words = [sys.executable, "-m", "zonetrack.service", "export", name, "--socket", socket]
             words += ["--collector", wanted.collector, "--transport", wanted.transport]
+            words += ["--resume", str(Path(socket).with_suffix(f".{name}"))]
             found[name] = words + _flags(wanted)
+    return found
+
+
+def kinds(config: Config) -> int:
+    """Return the events that the exports of a configuration want, EventKind bits."""
+    found = 0
+    if config.export.ipfix.collector is not None:
+        found |= EventKind.DESTROY | (EventKind.NEW if config.export.ipfix.begins else 0)
+    if config.export.syslog.collector is not None:
+        found |= EventKind.NEW | EventKind.DESTROY | (EventKind.UPDATE if config.export.syslog.updates else 0)
     return found
 
 
@@ -136,6 +150,8 @@ class Exporters:
     def __init__(self) -> None:
         self._wanted: dict[str, Exporter] = {}
         self._leaving: list[Exporter] = []
+        self.until_s = 0.0
+        """When those that were asked to end have had their time; 0: they were not, less: they have."""
 
     def __iter__(self) -> Iterator[Exporter]:
         return iter([*self._wanted.values(), *self._leaving])
@@ -184,14 +200,20 @@ class Exporters:
     def _forget(self) -> None:
         self._leaving = [one for one in self._leaving if one.course.life is not Life.GONE]
 
-    def ask_to_stop(self, now_s: float) -> None:
-        """Have all of them end."""
-        self.want({}, now_s)
+    def have_ended(self, now_s: float) -> bool:
+        """Have all of them end; return whether they have, or have had their time."""
+        if not self.until_s:
+            self.want({}, now_s)
+            self.until_s = now_s + GRACE_S
+        if self._leaving and now_s < self.until_s:
+            return False
+        self.until_s = -1.0
+        return True
 
     def close(self) -> None:
         """Wait until all of them have ended; who takes too long is killed."""
         now_s = time.monotonic()
-        self.ask_to_stop(now_s)
+        self.want({}, now_s)
         until_s = now_s + GRACE_S
         while self._leaving:
             poller = select.poll()

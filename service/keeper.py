@@ -192,6 +192,7 @@ class Keeper:
 
     def _begin(self, left: Orphans | None) -> None:
         """Make the children, and adopt who was left."""
+        self._house.events.keep(exporting.kinds(self.config))
         for number, own in enumerate(self._dealt):
             line = self._board.lines[number]
             worker = Worker(self._instance.table, self._queues, own, line, self._house.book, number)
@@ -320,7 +321,7 @@ class Keeper:
         """Wait for something to read, or for the next thing that is due; return the descriptors that can be read."""
         poller = select.poll()
         watched = {self._signals, self._house.orders}
-        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._hangs.due_s]
+        due_s = [self._hurry_s, self._kill_s, self._bury_s, self._hangs.due_s, self._exporters.until_s]
         watched |= self._exporters.descriptors
         if self.phase is Phase.SERVING:
             due_s += self._exporters.due_s
@@ -463,6 +464,7 @@ class Keeper:
                 self._queues.measure(after.statistics)
             self.config = merge(self.config, after)
             self._house.estate.add(live=orphans.about(self.config)["live"])
+            self._house.events.keep(exporting.kinds(self.config))
             if self.phase is Phase.SERVING:
                 self._exporters.want(exporting.commands(self.config, self._door.path), time.monotonic())
             _log.info("the configuration was read again", extra=log.facts(changed=changed))
@@ -525,9 +527,11 @@ class Keeper:
         """See to the end: hurry and kill who is late, and go on when all of one kind have gone."""
         if self.phase is Phase.DRAINING:
             if all(child.course.life is Life.GONE for child in self._workers):
+                self._hurry_s = self._kill_s = 0.0
+                if not self._exporters.have_ended(now_s):
+                    return  # they tell of the last connections, which control has from the workers
                 self._move(Event.DRAINED)
-                self._hurry_s, self._kill_s = 0.0, now_s + GRACE_S
-                self._exporters.ask_to_stop(now_s)
+                self._kill_s = now_s + GRACE_S
                 self._ask([self._control], now_s)
             elif self._hurry_s and now_s >= self._hurry_s:
                 self._hurry_s = 0.0

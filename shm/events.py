@@ -2,17 +2,20 @@
 
 Memory without a name, which the keeper makes before it forks and everybody it forks shares.  Where nobody reads events it
 takes a page for the heads and no more: the rings get their memory when they are written, and lose it with the last reader.
+What is kept for readers that come back (exports of the service) is written whether one is there at the moment or not.
 
 Who may           while                        sees
     write         a participant, its own ring  -
     gather        one reader (control)         events that are whole, and of others how many there were
     want          control                      -
+    keep          the keeper                   -
 
 Invariants
     I1  An event has a sequence number that no other has; the numbers taken are all from 1 to the count.
     I2  Of two events of one connection the later has the higher number: it is taken under the record's lock, or while
         nobody else can find the record.
-    I3  A number that was taken and is in no ring is of an event that is being written (its ring is `open`), or that is
+    I3  `life` is another in each memory that was made: a number says nothing about the events of another life.
+    I4  A number that was taken and is in no ring is of an event that is being written (its ring is `open`), or that is
         lost: its ring went round, or its writer died.
 
 Ordering
@@ -69,12 +72,30 @@ class Events:
         self.base = address_of(self._memory)
         self.heads_address = self.base + _HEADS
         self._count = np.frombuffer(self._memory, "u8", 1)
+        self._about = np.frombuffer(self._memory, "u8", 3, EVENT_RING_BYTES)  # life, kinds that are kept, since
+        if descriptor is None:
+            self._about[0] = int.from_bytes(os.urandom(8), "little") | 1
         self.heads = np.frombuffer(self._memory, EVENT_RING, ROSTER_MAX, _HEADS)
 
     @property
     def sequence(self) -> int:
         """Sequence number of the latest event, 0 before the first."""
         return int(self._count[0])
+
+    @property
+    def life(self) -> int:
+        """What the numbers of these events are of; whoever has numbers of another begins anew."""
+        return int(self._about[0])
+
+    @property
+    def kept(self) -> int:
+        """EventKind bits of what is written whether anybody reads at the moment or not."""
+        return int(self._about[1])
+
+    @property
+    def kept_since(self) -> int:
+        """Number of the latest event before they were."""
+        return int(self._about[2])
 
     @property
     def sequence_address(self) -> int:
@@ -105,8 +126,22 @@ class Events:
             kinds: EventKind bits.
             zone: only those of this zone; None: of all.
         """
-        self.heads["zone"] = 0 if zone is None else zone + 1
-        self.heads["wanted"] = kinds
+        kept = self.kept
+        self.heads["zone"] = 0 if zone is None or kept else zone + 1
+        self.heads["wanted"] = kinds | kept
+
+    def keep(self, kinds: int) -> None:
+        """Say which events are written for readers that come and go; of all zones, and beside what others want.
+
+        Args:
+            kinds: EventKind bits; those of before hold until control says again what is wanted.
+        """
+        if kinds and not self.kept:
+            self._about[2] = self.sequence
+        self._about[1] = kinds
+        if kinds:
+            self.heads["zone"] = 0
+            self.heads["wanted"] |= np.uint32(kinds)
 
     def let_go(self) -> None:
         """Give the rings' memory back; for when nothing is wanted, and who was writing has finished or never will."""

@@ -11,6 +11,7 @@ from desk import key, run
 from netflow.ipfix import IPFIXExportPacket
 from tables import entries
 from zonetrack.clients.errors import Exit
+from zonetrack.shm.layout import EventKind
 
 ZONE = 140
 
@@ -94,10 +95,53 @@ def test_syslog_over_udp(desk):
     assert " DESTROY [" in second and 'end="flushed"' in second and second.endswith(f"zone {ZONE + 3}")
 
 
+def test_who_is_asked_to_end_tells_all_before(desk):
+    listener, where = udp()
+    with listener:
+        with exporting(desk, "ipfix", "--collector", where, "--zone", ZONE + 4):
+            desk.fill(ZONE + 4, 70)
+            desk.run("flush", "--zone", ZONE + 4)
+        assert sorted(ports_of(listener, 70)) == list(range(1000, 1070))
+
+
+def test_a_successor_tells_what_was_missed_and_nothing_twice(desk, tmp_path):
+    events = desk.service.table.events
+    words = ("--zone", ZONE + 5, "--resume", tmp_path / "state")
+    listener, where = udp()
+    with listener:
+        try:
+            events.keep(EventKind.DESTROY)
+            with exporting(desk, "ipfix", "--collector", where, *words):
+                desk.fill(ZONE + 5, 1)
+                desk.run("flush", "--zone", ZONE + 5)
+            assert ports_of(listener, 1) == [1000]
+            desk.fill(ZONE + 5, 2)
+            desk.run("flush", "--zone", ZONE + 5)
+        finally:
+            events.keep(0)
+        with exporting(desk, "ipfix", "--collector", where, *words):
+            pass
+        assert ports_of(listener, 2) == [1000, 1001]
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.recv(65535)
+
+
+def ports_of(listener, count):
+    """Return the source ports of the next so many flows."""
+    known, records = {}, []
+    while len(records) < count:
+        packet = IPFIXExportPacket(listener.recv(65535), known)
+        known |= packet.templates
+        records += [flow.data["sourceTransportPort"] for flow in packet.flows]
+    return records
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("ipfix",), "--collector"),
+        (("ipfix", "--collector", "127.0.0.1", "--resume", "/none/x"), "/none/x: No such file"),
         (("ipfix", "--collector", "x:0"), "host:port"),
         (("syslog", "--collector", "127.0.0.1", "--facility", "mine"), "one of kern"),
         (("ipfix", "--collector", "no-such-host.invalid"), "no-such-host.invalid"),

@@ -152,6 +152,68 @@ def test_a_control_that_dies_leaves_nothing_behind(service):
     assert rows_of(later, 1)[0]["sequence"].tolist() == [4]
 
 
+def test_who_comes_back_is_told_what_he_has_missed_of_what_was_kept(service):
+    service.table.events.keep(EventKind.NEW)
+    client = subscribe(service)
+    service.maker.made(tables.keys(2, zone=3))
+    assert rows_of(client, 2)[1] == 0
+    life = client.about["life"]
+    client.close()
+    os.kill(service.child.pid, signal.SIGKILL)
+    service.child.wait()
+    service.maker.made(tables.keys(3, first=7, zone=3))
+    service.maker.made(tables.keys(1, first=11, zone=4))
+    service.start()
+    other = subscribe(service, kinds=["destroy"], filter={"zone": 9})  # wants less: the rest is kept all the same
+    again = subscribe(service, after=2, life=life, filter={"zone": 3})
+    rows, lost = rows_of(again, 3)
+    assert (lost, rows["sequence"].tolist(), again.about["sequence"]) == (0, [3, 4, 5], 2)
+    service.maker.made(tables.keys(1, first=20, zone=3))
+    assert rows_of(again, 1)[0]["sequence"].tolist() == [7]
+    assert other.ask("events.unsubscribe", finish=True) == {"subscribed": True}
+
+
+@pytest.mark.parametrize(("life", "first"), [(None, 1), (0, 3), (77, 0)], ids=["this", "none", "another"])
+def test_where_one_begins_who_knows(service, life, first):
+    reader = subscribe(service)
+    service.maker.made(tables.keys(3))
+    rows_of(reader, 3)
+    again = subscribe(service, after=1, life=life)
+    assert again.about["sequence"] == first
+    service.maker.made(tables.keys(1, first=9))
+    assert rows_of(again, 4 - first)[0]["sequence"].tolist() == list(range(first + 1, 5))
+
+
+def test_who_knows_nothing_is_told_what_was_kept_for_it(service):
+    reader = subscribe(service)
+    service.maker.made(tables.keys(2))
+    service.table.events.keep(EventKind.NEW)
+    service.maker.made(tables.keys(2, first=5))
+    rows_of(reader, 4)
+    again = subscribe(service, after=0, life=0)
+    assert again.about["sequence"] == 2
+    assert rows_of(again, 2)[0]["sequence"].tolist() == [3, 4]
+
+
+def test_who_leaves_in_order_is_told_all_before(service):
+    client = subscribe(service)
+    service.maker.made(tables.keys(300))
+    client.send_request("events.unsubscribe", finish=True)
+    rows = rows_of(client, 300)[0]
+    assert rows["sequence"][-1] == 300 and client.hear().result == {"subscribed": True}
+    assert client.ask("events.unsubscribe", finish=True) == {"subscribed": False}
+
+
+def test_what_is_kept_outlives_the_last_reader(service):
+    service.table.events.keep(EventKind.NEW)
+    client = subscribe(service)
+    client.ask("events.unsubscribe", finish=True)
+    assert service.table.events.heads["wanted"][0] == EventKind.NEW
+    service.maker.made(tables.keys(2))
+    later = subscribe(service, after=0)
+    assert rows_of(later, 2)[0]["sequence"].tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("params", "error"),
     [
@@ -159,6 +221,8 @@ def test_a_control_that_dies_leaves_nothing_behind(service):
         ({"kinds": ["created"]}, BadParameterError),
         ({"filter": {"zone": -1}}, BadParameterError),
         ({"filter": {"zones": 1}}, UnknownParameterError),
+        ({"after": -1}, BadParameterError),
+        ({"life": "mine"}, BadParameterError),
     ],
     ids=str,
 )

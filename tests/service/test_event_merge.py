@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tables
-from zonetrack.service.event_merge import Merger
+from zonetrack.service.event_merge import Merger, history
 from zonetrack.shm.events import EVERYTHING, Events
 from zonetrack.shm.layout import EVENT, EVENTS_MAX, End, EventKind
 from zonetrack.shm.roster import participants
@@ -121,3 +121,23 @@ def test_a_ring_that_goes_round_loses_what_it_had_and_no_more(table):
     assert sum(batch.lost for batch, _ in batches) == EVENTS_MAX + 1 and len(rows) == 1
     assert rows["sequence"].tolist() == [EVENTS_MAX + 2] == [batches[-1][0].sequence]
     assert not batches[-1][1]
+
+
+def test_what_has_happened_since_a_number_is_told_as_far_as_it_is_there(table):
+    me, other = tables.Participant(table), tables.Participant(table)
+    me.made(tables.keys(2))
+    table.events.let_go()
+    other.made(tables.keys(3, first=5))
+    me.made(tables.keys(2, first=9))
+    told = list(history(table, 1, 6))
+    assert [(batch.lost, batch.rows["sequence"].tolist(), batch.sequence) for batch in told] == [(1, [3, 4, 5, 6], 6)]
+    assert [batch.rows["sequence"].tolist() for batch in history(table, 5, 7)] == [[6, 7]]
+    assert list(history(table, 7, 7)) == []
+
+
+def test_more_than_is_read_at_once(table, monkeypatch):
+    monkeypatch.setattr("zonetrack.service.event_merge.RING_ROWS_MAX", 4)
+    me = tables.Participant(table)
+    me.made(tables.keys(10))
+    told = list(history(table, 0, 10))
+    assert [batch.sequence for batch in told] == [4, 8, 10] and not any(batch.lost for batch in told)

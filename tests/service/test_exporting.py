@@ -1,5 +1,6 @@
 """Exports that a service keeps: what they tell, that they come back, change and end; collectors are others' code here."""
 
+import collections
 import contextlib
 import os
 import select
@@ -18,6 +19,7 @@ from zonetrack.service import exporting
 from zonetrack.service.config import load
 from zonetrack.service.exporting import Exporter, Exporters
 from zonetrack.service.lives import Life
+from zonetrack.shm.events import EVERYTHING
 
 WAITS = [sys.executable, "-c", "import sys, time; print('telling', file=sys.stderr, flush=True); time.sleep(600)"]
 STUBBORN = [
@@ -69,13 +71,17 @@ def test_commands_say_what_the_configuration_says(tmp_path):
     found = exporting.commands(config, "/run/x.sock")
     assert found["ipfix"][3:] == [
         *("export", "ipfix", "--socket", "/run/x.sock", "--collector", "192.0.2.9:4739", "--transport", "tcp"),
+        *("--resume", "/run/x.ipfix"),
         *("--zone", "5", "--active-timeout", "60.0", "--idle-timeout", "2.5", "--domain", "0", "--begins"),
     ]
     assert found["syslog"][3:] == [
         *("export", "syslog", "--socket", "/run/x.sock", "--collector", "[2001:db8::1]:5140", "--transport", "udp"),
+        *("--resume", "/run/x.syslog"),
         *("--facility", "daemon", "--updates"),
     ]
-    assert exporting.commands(configured(tmp_path, ""), "/run/x.sock") == {}
+    assert exporting.kinds(config) == EVERYTHING
+    nothing = configured(tmp_path, "")
+    assert exporting.commands(nothing, "/run/x.sock") == {} and exporting.kinds(nothing) == 0
 
 
 def test_one_that_ends_is_started_again_and_what_it_said_is_in_the_log(exporters, caplog):
@@ -194,6 +200,61 @@ def test_a_service_tells_collectors_until_it_is_told_otherwise(tmp_path):
         until_told(service, 1)
         assert service.stop() == Exit.OK
         assert [line["text"] for line in service.log if "messages sent" in line["text"] and "ipfix" in line["text"]]
+
+
+PACKETS = 2
+"""IANA's number of packetDeltaCount; that of the other direction has it too."""
+
+
+class Collector:
+    """What was told of each flow, added up: packets of the opener, and how often it has ended."""
+
+    def __init__(self, listener):
+        self.listener, self.known = listener, {}
+        self.packets, self.ends = collections.Counter(), collections.Counter()
+
+    def until(self, holds):
+        """Take what comes until something holds."""
+        while not holds():
+            packet = IPFIXExportPacket(self.listener.recv(65535), self.known)
+            self.known |= packet.templates
+            for flow in packet.flows:
+                name = flow.data["flowId"]
+                self.packets[name] += sum(
+                    value for number, value in flow.fields if number == PACKETS
+                )  # nothing came back
+                self.ends[name] += flow.data["flowEndReason"] == 4
+
+
+def test_each_packet_is_told_once_whoever_dies(tmp_path):
+    (flows, flows_at), path = udp(), tmp_path / "zonetrack.toml"
+    path.write_text(f'[export.ipfix]\ncollector = "{flows_at}"\nidle_timeout_ms = 200\nactive_timeout_ms = 200\n')
+    told = Collector(flows)
+    flags = ("--max-connections", 2000, "--port", "shm:lab", "--config", path)
+    with flows, contextlib.ExitStack() as house:
+        service = house.enter_context(Service(tmp_path, *flags)).until_ready()
+        control = service.hear("control is ready")["child"]
+        with Queue("lab", 0, service.instance) as queue:
+            ports.send(queue, ports.datagrams(3))
+            told.until(lambda: told.packets.total() == 3)  # silent, so told of while they go on
+            os.kill(control, signal.SIGKILL)
+            ports.send(queue, ports.datagrams(5))
+            service.hear("control is ready")
+            with service.ask() as ct:
+                ct.flush()
+            told.until(lambda: told.ends.total() == 5)
+            assert sorted(told.packets.values()) == [1, 1, 2, 2, 2]
+            ports.send(queue, ports.datagrams(2))
+            told.until(lambda: told.packets.total() == 10)
+            ports.send(queue, ports.datagrams(4))
+        assert service.stop() == Exit.OK
+        # the table was put away; whoever goes on with it knows what was told of it
+        again = house.enter_context(Service(tmp_path, *flags, instance=service.instance)).until_ready()
+        with again.ask() as ct:
+            ct.flush()
+        told.until(lambda: told.ends.total() == 9)
+        assert again.stop() == Exit.OK
+        assert sorted(told.packets.values()) == [1, 1, 1, 1, 2, 2, 2, 2, 2] and set(told.ends.values()) == {1}
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,24 @@ def test_who_wants_what(events):
     assert set(events.heads["wanted"].tolist()) == {2} and not events.heads["zone"].any()
 
 
+def test_what_is_kept_is_written_whoever_else_wants_what(events):
+    events._count[0] = 7
+    events.keep(4)
+    assert (events.kept, events.kept_since) == (4, 7) and set(events.heads["wanted"].tolist()) == {4}
+    events.want(1, zone=0)
+    assert set(events.heads["wanted"].tolist()) == {5} and not events.heads["zone"].any()
+    events._count[0] = 9
+    events.keep(6)
+    assert events.kept_since == 7
+    events.keep(0)
+    events.want(1, zone=0)
+    assert set(events.heads["wanted"].tolist()) == {1} and set(events.heads["zone"].tolist()) == {1}
+
+
+def test_numbers_are_of_one_life(events):
+    assert Events(os.dup(events.descriptor)).life == events.life != Events().life
+
+
 def test_the_memory_of_rings_is_given_back_and_heads_stay(events):
     before = pages(events)
     view = np.frombuffer(events._memory, "u1")

@@ -39,6 +39,8 @@ READING = {
     "kinds": {"new": 1, "update": 2, "destroy": 4},
     "ends": ["none", "expired"],
     "changes": {"state": 1, "status": 2},
+    "life": 1,
+    "table": 7,
 }
 MORTAL = "mortal" in sys.argv
 ROW_BYTES = 160
