@@ -14,8 +14,8 @@ SHELL := bash
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs faults soak fuzz fuzz-guided restarts \
-    gateway transfer bench docs site clean
+.PHONY: run test check style types interpreted share wheel model model-all conformance sim sim-pairs intents faults soak fuzz fuzz-guided \
+    restarts gateway transfer bench docs site clean
 
 # a service of its own, started, used and stopped; the line that it prints says that packets can flow
 PLAYED := --instance play --socket $(MADE)/play.sock
@@ -85,6 +85,10 @@ sim: $(READY)
 sim-pairs: $(READY)
 	$(BIN)/python -m tests.sim --pairs
 	$(BIN)/python -m tests.sim --both
+
+# loads with kernels as they are, and with kernels that write no intents, in turns
+intents: $(READY)
+	$(BIN)/python -m tests.intents
 
 # real processes under load, killed at random
 KILLS ?= 100

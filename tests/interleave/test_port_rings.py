@@ -3,9 +3,11 @@
 import pytest
 from simulation import ACQUIRE, RELEASE, Broken
 from zonetrack.kernels import port_frames
+from zonetrack.kernels.words import u64
 from zonetrack.service.ports import packet_rings, xdp_rings
 from zonetrack.shm.layout import LEAVING
 
+from ..sim.shrink import shrink_play
 from .frame_ring import frame_ring
 from .packet_ring import packet_ring
 from .plays import SEEDS
@@ -68,4 +70,10 @@ def test_a_successor_that_looks_at_nothing_is_found(monkeypatch, play, room, nam
 def test_a_place_that_is_counted_before_it_is_given_back_is_found(monkeypatch):
     """As it was: who died between them left a place to be taken again, and his successor was one off for ever."""
     monkeypatch.setattr(port_frames, "_LEAVING", port_frames._TO_USER)
-    assert LEAVING != port_frames._TO_USER and is_found(frame_ring)
+    assert is_found(frame_ring)
+    seed, least, fault = shrink_play(frame_ring, 0)
+    assert sum(least["filled"]) <= 9 and "lives" not in least and isinstance(fault, (AssertionError, Broken))
+    with pytest.raises(type(fault)):
+        frame_ring(seed, **least)
+    monkeypatch.setattr(port_frames, "_LEAVING", u64(LEAVING))
+    frame_ring(seed, **least)

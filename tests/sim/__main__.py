@@ -29,7 +29,7 @@ from ..interleave.xdp_rings import xdp_ring  # noqa: E402
 from . import both, pairs  # noqa: E402
 from .reach import Reach  # noqa: E402
 from .rounds import Case, Run  # noqa: E402
-from .shrink import shrink  # noqa: E402
+from .shrink import shrink, shrink_play  # noqa: E402
 from .worlds import DRAWN, WORLDS  # noqa: E402
 
 FAULTS_MAX = 5
@@ -113,6 +113,8 @@ def _beside(seed, tally):
     except Exception as error:
         tally.faults += 1
         print(f"{play.__name__}({seed}): {error}\nagain: make sim SEED={seed}", flush=True)
+        again, least, fault = shrink_play(play, seed)
+        print(f"smaller, for tests/interleave: {play.__name__}({again}, **{least}): {fault}", flush=True)
         return Outcome(0)
 
 

@@ -1,4 +1,7 @@
-"""A case that goes wrong, made smaller as long as it still does: fewer rounds, fewer operations, fewer kills."""
+"""A case that goes wrong, made smaller as long as it still does: fewer rounds, fewer operations, fewer kills.
+
+A play beside the table is made smaller by what it is played with: the least with which some seed still goes wrong.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,35 @@ def shrink(case, tries_max=TRIES_MAX):
             if found or tries >= tries_max:
                 break
     return case, fault
+
+
+LEAST = {
+    "client_ring": ({"bursts": (1,)}, {"bursts": (1, 2)}),
+    "sleep": ({"bursts": (1,)}, {"bursts": (1, 2)}),
+    "rules": ({"workers": 1},),
+    **{
+        name: tuple(
+            {"filled": filled, "weak": weak} | ({"lives": []} if not mortal else {})
+            for mortal in (False, True)
+            for filled in ((3,), (3, 3), (3, 3, 3))
+            for weak in (False, True)
+        )
+        for name in ("packet_ring", "frame_ring", "xdp_ring")
+    },
+}
+"""What a play may be played with, the least first: without kills, with few packets, with plain memory."""
+SEEDS_PLAY = 200
+
+
+def shrink_play(play, seed):
+    """Return the least that some seed of a play still goes wrong with: its seed, what it is played with, and the fault."""
+    for least in (*LEAST[play.__name__], {}):
+        for again in (*range(SEEDS_PLAY), seed):
+            try:
+                play(again, **least)
+            except Exception as error:
+                return again, least, error
+    raise AssertionError(f"{play.__name__}({seed}) does not go wrong")
 
 
 def _without(items, at):
