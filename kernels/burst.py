@@ -3,7 +3,7 @@
 Four stages over the burst, so that memory is fetched for many packets while few are worked on:
 
     parse     every frame, and hash its key
-    locate    its lines in the index, and fetch them
+    locate    its lines in the index, and fetch the first
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
     track     each packet in order: find and lock, judge, update, unlock; or make a record
 
@@ -376,7 +376,7 @@ def track_burst(views, frames, count, now_ms, verdicts):
     perf.part_is_over(views.perf, _LOOKUP_PART)
     valid = ZERO
     missed = ZERO
-    predicted_ = ZERO
+    turns = ZERO
     turned_away = ZERO
     opened = ZERO
     bytes_ = ZERO
@@ -387,17 +387,18 @@ def track_burst(views, frames, count, now_ms, verdicts):
         if u64(i) + AHEAD < count:
             stages.fetch(views, at + AHEAD * PARSED_SIZE)
         if predicted.follow(views, at, now_ms, verdict):
-            predicted_ += ONE
+            pass  # most are, so they are counted as what is left
         elif so_far & _NOTHING_MADE != ZERO and predicted.turn_away(views, at, verdict):
             turned_away += ONE
         elif openings.may_step(at) and openings.step_on(views, at, now_ms, verdict):
-            predicted_ += ONE
+            pass
         elif openings.may_open(at) and openings.open_(
             views, frames, u64(i), count, so_far & _NOTHING_MADE != ZERO, now_ms, verdict
         ):
             opened += ONE
             so_far &= ~_NOTHING_MADE
         else:
+            turns += ONE
             so_far = _turn(views, frames, u64(i), count, so_far, now_ms, verdict)
             missed += so_far & _HAS_MISSED
             valid += (so_far >> _VALID_SHIFT) & ONE
@@ -407,6 +408,7 @@ def track_burst(views, frames, count, now_ms, verdicts):
     if reassembly.has_whole(views):
         reassembly.decide(views, verdicts)
     counters.add(views, Reason.PACKETS, count)
+    predicted_ = count - turns - turned_away - opened
     counters.add(views, Reason.HIT, predicted_)
     counters.add(views, Reason.MISS, missed + turned_away + opened)
     counters.add(views, Reason.BYTES, bytes_)

@@ -151,7 +151,7 @@ def step_on(views, at, now_ms, verdict_address):
     parsed = parsed_at(at)
     record = u64(parsed.candidate) - ONE
     kind = u64(parsed.plain)
-    if (record >= ABSENT - ONE) | (kind & STEPPING == ZERO):
+    if (u64(parsed.found) == ZERO) | (kind & STEPPING == ZERO):
         return False
     wanted, new, said = _SEEN_REPLY | _ASSURED | _ESTABLISHED, _CLOSE, _SAID | _SAID_ASSURED
     if kind == FOLLOWS:
@@ -159,11 +159,12 @@ def step_on(views, at, now_ms, verdict_address):
     elif kind == ANSWERS:
         wanted, new, said = _SYN_SENT, _SYN_RECV | _SEEN_REPLY, _SAID
     entry = u64(parsed.entry)
-    if memory.le32(entry + entries.STATUS) & OUTLINE_MASK != wanted:
+    seen = entries.outline(entry)
+    if seen & OUTLINE_MASK != wanted:
         return False  # as it seems without its lock
     if zones.load_word(views, u64(parsed.zone)) != u64(parsed.zone_word) or events.are_wanted(views, _UPDATE):
         return False
-    if not hold(views, at, record, entry, wanted, now_ms):
+    if not hold(views, at, record, entry, seen, now_ms):
         return False
     outline = entries.outline(entry)
     way = (outline & ORIG_IS_HIGH) ^ u64(parsed.high_is_source)

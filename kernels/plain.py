@@ -17,7 +17,7 @@ a RST that acknowledges something.
 
 from __future__ import annotations
 
-from ..shm.layout import PARSED, FrameFlag, Link, PacketKind, Setting, offset
+from ..shm.layout import MAX_RETRANS_SHIFT, PARSED, FrameFlag, Link, PacketKind, Setting, offset
 from ..shm.reasons import Reason
 from . import checksum, memory
 from .endpoints import TCP
@@ -55,6 +55,7 @@ def _stand(first: u64, *fields: tuple[str, int]) -> bool:
 assert Reason.NONE == 0
 assert _stand(_WIN, ("tcp_flags", 2)) and _stand(_REASON, ("protocol", 2), ("family", 3))
 assert _stand(_HIGH_IS_SOURCE, ("inner_high_is_source", 1), ("kind", 2), ("can_reply", 3))
+assert _stand(_PLAIN, ("found", 2))
 _NONE_TCP_4 = (TCP << SIXTEEN) | (FOUR << u64(24))
 _KIND = (u64(PacketKind.TCP) << SIXTEEN) | (ONE << u64(24))
 _FLAGS_SHIFT = SIXTEEN
@@ -69,6 +70,7 @@ _SYN_ACK, _RST_ACK = u64(Flag.SYN | Flag.ACK), u64(Flag.RST | Flag.ACK)
 _MATTERS_OR_URG = _FLAGS_THAT_MATTER | u64(Flag.URG)
 """No host sets URG with SYN and ACK, nor with RST."""
 _SEQ_CHECK = u64(Setting.SEQ_CHECK)
+_RETRANSMISSIONS_MAX = LOW_8 << u64(MAX_RETRANS_SHIFT)
 _MORE = u64(Setting.HELPERS | Setting.ADAPTIVE | Setting.HALF_OPEN | Setting.SOURCES)
 """Where it is not all that a connection is made."""
 _COMMIT = u64(FrameFlag.COMMIT)
@@ -155,6 +157,7 @@ def read(views, frame, zone, settings, at):
     memory.set_le64(at + _ICMP_WORD, ZERO)
     flags = (last >> _FLAGS_SHIFT) & LOW_8
     mark, other = FOLLOWS, ((flags & _FLAGS_THAT_MATTER) ^ _ONLY_ACK) | (settings & _ADAPTIVE)
+    other |= u64(settings & _RETRANSMISSIONS_MAX == ZERO)  # each segment is then one too many
     if other | options != ZERO:
         if other != ZERO or options != TIMESTAMP_ALONE_BYTES or memory.be32(start + _OPTIONS) != TIMESTAMP_ALONE:
             mark = _mark(start, flags, options, settings, u64(frame.flags))

@@ -54,7 +54,7 @@ from .tcp_window import ACK_WINDOW_MIN, MAXACK_KNOWN, RETRANSMISSIONS_MAX, UNACK
 from .timeouts import Timeout
 from .tuples import ENTRY_KEY, LAST, PARSED_KEY
 from .verdicts import no_record
-from .words import EIGHT, FOUR, HALF_32, LOW_8, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, ZERO, seq_after, u64
+from .words import EIGHT, FOUR, HALF_32, LOW_8, LOW_32, ONE, SIXTEEN, THIRTY_TWO, THREE, TWO, ZERO, seq_after, u64
 
 _FORTY_EIGHT = u64(48)
 _KEY_1 = u64(8)
@@ -76,11 +76,14 @@ STATE_SHIFT = 16
 OUTLINE_MASK = u64(_FORBIDDEN | _NEEDED | 0xFF << STATE_SHIFT)
 _OUTLINE_WANTED = u64(_NEEDED | Tcp.ESTABLISHED << STATE_SHIFT)
 ORIG_IS_HIGH = u64(Status.ORIG_IS_HIGH)
+_STAYS = OUTLINE_MASK | ORIG_IS_HIGH
 assert Status.ORIG_IS_HIGH == 1 and Way.REPLY == 1 and Life.LIVE == 2
 
 # ------------------------------------------------------------------------------------------------ where it stands
 SEQ, ACK = offset(PARSED, "seq"), offset(PARSED, "ack")
 PAYLOAD_BYTES, WIN = offset(PARSED, "payload_bytes"), offset(PARSED, "win")
+_PLAIN, _FOLLOWS_FOUND = offset(PARSED, "plain"), FOLLOWS | (ONE << SIXTEEN)
+assert offset(PARSED, "found") == _PLAIN + TWO
 PEER_BYTES = u64(TCP_PEER.itemsize)
 MAXEND, MAXWIN = offset(TCP_PEER, "maxend"), offset(TCP_PEER, "maxwin")
 MAXACK, SCALE = offset(TCP_PEER, "maxack"), offset(TCP_PEER, "scale")
@@ -118,12 +121,14 @@ def retransmissions_max(views, at):
 
 
 @kernel
-def _cap(views, at, unacknowledged, retransmissions):
-    """Return what cuts the timeout of a connection with something unacknowledged, no window, or many retransmissions."""
+def _cap(views, at, unacknowledged, win, retransmissions):
+    """Return what cuts the timeout of a connection with something unacknowledged, no window, or retransmissions."""
     memory.apart()  # else LLVM would reckon it for every segment
-    if unacknowledged == ZERO or retransmissions >= retransmissions_max(views, at):
+    if retransmissions >= retransmissions_max(views, at):
         return MAX_RETRANS
-    return UNACKNOWLEDGED_CAP
+    if unacknowledged != ZERO:
+        return UNACKNOWLEDGED_CAP
+    return MAX_RETRANS if win == ZERO else _ESTABLISHED
 
 
 @kernel
@@ -190,26 +195,27 @@ def advance(views, at, entry, way, resets):
     numbers, about = memory.le64(at + SEQ), end | (win << THIRTY_TWO) | (way << _FORTY_EIGHT)
     differs = memory.le64(protocol + _LAST) ^ numbers
     differs |= (memory.le64(protocol + LAST_END) ^ about) << EIGHT  # whatever the segment was
-    retransmissions = ZERO
-    if differs == ZERO:
-        retransmissions = min(memory.byte(protocol + RETRANSMISSIONS) + ONE, RETRANSMISSIONS_MAX)
     memory.set_le64(protocol + _LAST, numbers)
     memory.set_le64(protocol + LAST_END, about | _ACK_SEGMENT)
-    memory.set_byte(protocol + RETRANSMISSIONS, retransmissions)
+    before, retransmissions = memory.byte(protocol + RETRANSMISSIONS), ZERO
+    if differs == ZERO:
+        retransmissions = min(before + ONE, RETRANSMISSIONS_MAX)
+    if retransmissions != before:
+        memory.set_byte(protocol + RETRANSMISSIONS, retransmissions)
     cap = _ESTABLISHED
-    if (unacknowledged != ZERO) | (win == ZERO) or retransmissions >= retransmissions_max(views, at):
-        cap = _cap(views, at, unacknowledged, retransmissions)
+    if (unacknowledged != ZERO) | (win == ZERO) | (retransmissions != ZERO):
+        cap = _cap(views, at, unacknowledged, win, retransmissions)
     return term(_ESTABLISHED, cap)
 
 
 @inlined
-def hold(views, at, record, entry, wanted, now_ms):
+def hold(views, at, record, entry, seen, now_ms):
     """Lock the record that a packet's glance named, if it is what it seemed to be.
 
     Args:
         at: u64, address of the packet's PARSED.
         record, entry: u64, the record and its address.
-        wanted: u64, what its outline must be in the bits of OUTLINE_MASK.
+        seen: u64, its outline as it was before, and must still be in the bits of OUTLINE_MASK, and who opened it.
 
     Returns:
         Whether it is; if not, no lock is held: it is another, has expired, or its lock was not free.
@@ -221,7 +227,7 @@ def hold(views, at, record, entry, wanted, now_ms):
     # with the last word the family is IPv4's, and the first word of which each key has zeros needs no look
     differs = memory.differs_32(entry + ENTRY_KEY + _KEY_1, at + PARSED_KEY + _KEY_1)
     differs = differs or life & LOW_8 != u64(Life.LIVE)
-    differs = differs or entries.outline(entry) & OUTLINE_MASK != wanted
+    differs = differs or (entries.outline(entry) ^ seen) & _STAYS != ZERO
     if differs or memory.read64(entry + entries.EXPIRY) <= now_ms:
         locks.drop(entry + entries.LOCK)
         return False
@@ -273,19 +279,17 @@ def follow(views, at, now_ms, verdict_address):
         Beside any number of others.
     """
     parsed = parsed_at(at)
-    record = u64(parsed.candidate) - ONE
-    if u64(parsed.plain) != FOLLOWS:
-        return False
-    if record >= ABSENT - ONE:
+    if memory.le32(at + _PLAIN) != _FOLLOWS_FOUND:
         return False
     entry = u64(parsed.entry)
-    if memory.le32(entry + entries.STATUS) & OUTLINE_MASK != _OUTLINE_WANTED:
+    seen = entries.outline(entry)
+    if seen & OUTLINE_MASK != _OUTLINE_WANTED:
         return False  # as it seems without its lock: most that are not established go no further
     if zones.load_word(views, u64(parsed.zone)) != u64(parsed.zone_word):
         return False
-    if not hold(views, at, record, entry, _OUTLINE_WANTED, now_ms):
+    way = (seen & ORIG_IS_HIGH) ^ u64(parsed.high_is_source)  # what can be known before the lock is not behind it
+    if not hold(views, at, u64(parsed.candidate) - ONE, entry, seen, now_ms):
         return False
-    way = (entries.outline(entry) & ORIG_IS_HIGH) ^ u64(parsed.high_is_source)
     term_ = advance(views, at, entry, way, False)
     if term_ == ZERO:
         locks.drop(entry + entries.LOCK)

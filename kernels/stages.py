@@ -1,7 +1,7 @@
 """What a burst does before anything is decided: read every frame, and have memory fetched for all of them.
 
     parse     every frame, and hash its key; one that was just tracked in another zone, and kept, only the latter
-    locate    its lines in the index, and fetch them
+    locate    its lines in the index, and fetch the first
     glance    look for the tag in those lines, fetch the record that it points to; or see that there is none
     fetch     that record into the first level, a few packets before its turn
 
@@ -72,6 +72,7 @@ def rehash(views, at):
     parsed = parsed_at(at)
     parsed.hash = tuples.hash_key(views, key_at(at, u64(parsed.kind)))
     parsed.candidate = ZERO
+    parsed.found = ZERO
     parsed.foreseen = ZERO
 
 
@@ -85,7 +86,7 @@ def _parse(views, frame, at, zone, settings, kept):
     else:
         packet.parse(frame, zone, settings, parsed)
     parsed.plain = ZERO
-    parsed.line = ZERO
+    parsed.found = ZERO
     if u64(parsed.reason) == _NONE:
         rehash(views, at)
 
@@ -131,7 +132,7 @@ def keep(views, i, zone, verdict):
 
 @inlined
 def locate(views, at):
-    """Fetch the lines where the key of the packet would stand whose PARSED stands at an address."""
+    """Fetch the home line of a packet, by the address of its PARSED: one key in fourteen stands in the other of the pair."""
     parsed = parsed_at(at)
     line = ZERO
     if u64(parsed.reason) == _NONE:
@@ -143,7 +144,6 @@ def locate(views, at):
             if segment != ZERO:
                 line = segments.home_line(views, segment - ONE, hash_)
                 memory.prefetch(line)
-                memory.prefetch(line ^ _LINE)
                 parsed.segment = segment
     parsed.line = line
 
@@ -169,6 +169,7 @@ def glance(views, at):
     elif candidate != ZERO:
         entry = entries.address(views, candidate - ONE)
         parsed.entry = entry
+        parsed.found = ONE
         memory.prefetch_far(entry)
         memory.prefetch_far(entry + _LINE)
         memory.prefetch_far(entry + _TWO_LINES)

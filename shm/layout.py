@@ -913,7 +913,8 @@ PARSED = np.dtype(
         ("inner_high_is_source", "u1"),  # the same of the quoted packet
         ("kind", "u1"),  # PacketKind
         ("can_reply", "u1"),  # 0: equal endpoints, nothing tells which way it goes
-        ("plain", "u4"),  # what predicted and openings may foretell (kernels/plain)
+        ("plain", "u2"),  # what predicted and openings may foretell (kernels/plain)
+        ("found", "u2"),  # 1: `candidate` is a record
         # what the burst keeps between its stages
         ("zone_word", "u8"),
         ("line", "u8"),  # address of the home line

@@ -144,6 +144,13 @@ def test_nothing_is_followed_where_the_zone_changed(pair):
     del buffers
 
 
+def test_where_each_segment_is_one_too_many_the_whole_way_says_so(pair):
+    pair.set(Region.CONTROL, "zones", ZONE, "max_retrans", ZONE_NUMBER, 0)
+    pair.open()
+    assert not pair.is_taken(raw.tcp("A", 101, 501))
+    assert pair.track(raw.tcp("PA", 101, 501, payload=b"x"))["timeout_ms"] == 300_000
+
+
 def test_a_lock_that_is_held_is_not_waited_for(pair):
     pair.open()
     data = raw.tcp("A", 101, 501)
