@@ -23,11 +23,13 @@ from ..shm.errors import Exists, Missing, SegmentError
 from ..shm.layout import (
     ENTRY,
     EXPECTATION,
+    EXPECTATION_TABLE,
     EXTENSION,
     FORMAT_VERSION,
     GLOBAL,
     POLICY,
     QUOTA,
+    RULE_ZONE_SHIFT,
     UNLIMITED,
     ZONE,
     ExpectationFlag,
@@ -41,7 +43,8 @@ from ..shm.layout import (
 from ..shm.reasons import Reason
 from ..shm.sizing import Geometry
 from ..shm.views import Table
-from . import burial, half_open, relearning, saved_file, saved_rows, warmup
+from . import burial, half_open, relearning, saved_checks, saved_file, saved_rows, warmup
+from .saved_checks import ImpossibleError
 from .saved_file import Saved, SavedError, Writer
 
 __all__ = ["SavedError", "restore", "restore_into", "save"]
@@ -152,7 +155,8 @@ def restore(instance: str, path: Path, replace: bool = False, progress: Progress
         progress: is told how far it is.
 
     Returns:
-        ``connections`` that were restored; of others, how many were ``there`` already, had ``no_room``, or had ``expired``;
+        ``connections`` that were restored; of others, how many were ``there`` already, had ``no_room``, had ``expired``, or
+        were ``damaged``;
         ``expectations``, and ``saved_s``, when they were saved.
 
     Raises:
@@ -184,9 +188,13 @@ def read(path: Path) -> Saved:
     """Read a file.
 
     Raises:
-        SavedError: it is not whole, or was saved by a version that did not say what its rows are.
+        SavedError: it is not whole, says what cannot be, or was saved by a version that did not say what its rows are.
     """
     whole = Saved(path)
+    try:
+        saved_checks.demand(whole.description, [*ROWS, *SETTINGS])
+    except ImpossibleError as error:
+        raise SavedError(f"{path}: it says of itself what cannot be: {error}") from None
     if whole.description["version"] != VERSION:
         raise SavedError(
             f"{path}: saved in another way (version {whole.description['version']}, this is {VERSION}): "
@@ -225,18 +233,41 @@ class _Restoration:
         self._table, self._views, self._whole, self._progress = table, table.views(me), whole, progress
         self._is_new = False
         told = whole.description
-        self._layouts = {name: descriptions.laid_out(rows) for name, rows in told["rows"].items()}
+        self._layouts = {
+            name: descriptions.laid_out(rows) for name, rows in told["rows"].items() if name in ROWS or name in SETTINGS
+        }
         self._later_ms = now_ms() - told["now_ms"]
         self._ids: list[tuple[np.ndarray, np.ndarray]] = []
         """Of connections that are there again: what they were called, and are called now."""
         self._late: list[tuple[np.ndarray, np.ndarray]] = []
         """Those that others have foretold: they come after them."""
-        size = self._layouts["entries"].itemsize
+        size = self._layouts["entries"].itemsize if "entries" in self._layouts else 1
         self._total = sum(len(part.data) // size for part in whole.parts() if part.name == "entries")
-        self._counts = {"connections": 0, "there": 0, "no_room": 0, "expired": 0}
+        self._counts = {"connections": 0, "there": 0, "no_room": 0, "expired": 0, "damaged": 0}
+
+    def _demand(self) -> None:
+        """See that all parts can be read, before anything is changed.
+
+        Raises:
+            SavedError: one cannot.
+        """
+        path, waiting = self._whole.path, 0
+        for name, data in self._whole.parts():
+            if name not in self._layouts:
+                raise SavedError(f"{path}: {name}: it does not say how that is laid out")
+            size = self._layouts[name].itemsize
+            if len(data) % size:
+                raise SavedError(f"{path}: {name}: not a whole number of rows")
+            self._rows(name, data[:size])
+            if name == "extensions" and len(data) // size != waiting:
+                raise SavedError(f"{path}: extensions: not as many as connections have")
+            if name == "entries":
+                rows = data.view(self._layouts[name])
+                waiting = np.count_nonzero(rows["extension"]) if "extension" in (rows.dtype.names or ()) else 0
 
     def run(self, is_new: bool) -> dict[str, Any]:
         self._is_new = is_new
+        self._demand()
         entries = np.zeros(0, ENTRY)
         foretold = np.zeros(0, EXPECTATION)
         for part in self._whole.parts():
@@ -263,7 +294,7 @@ class _Restoration:
         try:
             rows = data.view(self._layouts[name])
             return saved_rows.converted(name, rows, wanted, told["format"], told["bits"], told.get("protocols"))
-        except ValueError as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise SavedError(f"{self._whole.path}: {name}: {error}") from error
 
     # -------------------------------------------------------------------------------------------- connections
@@ -275,9 +306,11 @@ class _Restoration:
         for name in ("expiry_ms", "created_ms"):
             entries[name] = _later(entries[name], self._later_ms)
         entries["status"][~self._are_counted(entries)] &= ~np.uint16(Status.SOURCE_COUNTED)
+        can_be = saved_checks.connections(entries, more, now_ms())
+        self._counts["damaged"] += int((~can_be).sum())
         relearning.mark(entries)
-        left = entries["expiry_ms"] > now_ms()
-        self._counts["expired"] += int((~left).sum())
+        left = can_be & (entries["expiry_ms"] > now_ms())
+        self._counts["expired"] += int((can_be & ~left).sum())
         is_late = left & (entries["parent"] != 0)
         self._late.append((entries[is_late], more[is_late]))
         self._make(entries[left & ~is_late], more[left & ~is_late])
@@ -333,6 +366,7 @@ class _Restoration:
         rows = foretold[np.isin(foretold["parent"], theirs)].copy()
         rows["parent"] = ours[np.searchsorted(theirs, rows["parent"])]
         rows["expiry_ms"] = _later(rows["expiry_ms"], self._later_ms)
+        rows = saved_checks.expectations(rows, now_ms())
         added = 0
         for i in np.argsort(rows["order"]):
             at = np.uint64(rows.ctypes.data + int(i) * EXPECTATION.itemsize)
@@ -349,20 +383,25 @@ class _Restoration:
             array[:count] = rows[:count]
         for field in fields:
             array[field][:count] = rows[field][:count]
-        if name == "quotas":
-            half_open.seat_all(array)
         if name == "globals":
             most = self._table.geometry.connections
             array["limit"] = np.where(array["limit"] == UNLIMITED, UNLIMITED, np.minimum(array["limit"], most))
 
     def _agree(self) -> None:
         """Let zones say that they have budgets and marks where they do: not all of those in the file may have found room."""
-        words = self._table.array(Region.CONTROL, "zones", ZONE)["settings"]
-        quotas = self._table.array(Region.CONTROL, "quotas", QUOTA)
+        arrays = {name: self._table.array(Region.CONTROL, name, dtype) for name, (dtype, _) in SETTINGS.items()}
+        saved_checks.settings(arrays)
+        words, quotas, rules = arrays["zones"]["settings"], arrays["quotas"], arrays["helper_rules"]
+        half_open.seat_all(quotas)
         for setting, field in _SAID_TWICE:
             has = quotas[field] != 0
             words[has] |= np.uint16(setting)
             words[~has] &= ~np.uint16(setting)
+        words &= ~np.uint16(Setting.HELPERS)
+        words[rules[rules != 0] >> np.uint64(RULE_ZONE_SHIFT) & np.uint64(0xFFFF)] |= np.uint16(Setting.HELPERS)
+        in_use = np.flatnonzero(rules)
+        head = self._table.array(Region.CONTROL, "expectation_table", EXPECTATION_TABLE)
+        head["rules"] = in_use[-1] + 1 if len(in_use) else 0
 
 
 def _id_in_file(entries: np.ndarray) -> np.ndarray:

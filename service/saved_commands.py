@@ -63,6 +63,7 @@ def restore_command(file: Path, instance: str, replace: bool, as_json: bool) -> 
         return
     when = datetime.fromtimestamp(told["saved_s"]).astimezone().isoformat(" ", "seconds")
     others = {"there already": told["there"], "without room": told["no_room"], "expired": told["expired"]}
+    others["damaged"] = told["damaged"]
     more = "".join(f", {count} {what}" for what, count in others.items() if count)
     click.echo(f"{told['connections']} connections{more}, saved {when}")
 

@@ -123,8 +123,27 @@ class Saved:
         if end < self._first + length or self._bytes[end:].tobytes() != check.digest():
             raise SavedError(f"{path}: cut short, or altered since it was saved")
         self.path = path
-        self.description: dict[str, Any] = json.loads(self._bytes[self._first : self._first + length].tobytes())
+        try:
+            self.description: dict[str, Any] = json.loads(self._bytes[self._first : self._first + length].tobytes())
+        except (ValueError, RecursionError) as error:
+            raise SavedError(f"{path}: what it says of itself cannot be read: {error}") from None
         self._first += length
+        self._demand_parts()
+
+    def _demand_parts(self) -> None:
+        """See that the file ends where its last part does.
+
+        Raises:
+            SavedError: it does not: whoever wrote it was no program of ours.
+        """
+        at, end = self._first, len(self._bytes) - CHECKSUM_BYTES
+        while at + _PART.size <= end:
+            name, size = _PART.unpack(self._bytes[at : at + _PART.size].tobytes())
+            if not name.isascii():
+                break
+            at += _PART.size + size
+        if at != end:
+            raise SavedError(f"{self.path}: its parts are not as long as it says")
 
     def parts(self) -> Iterator[Part]:
         """Yield the parts, in their order."""

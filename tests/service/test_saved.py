@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tables
 from foretelling import Wanted
-from zonetrack.kernels import sources
+from zonetrack.kernels import helpers, sources
 from zonetrack.service import audit, saved, saved_file
 from zonetrack.service.saved import SavedError
 from zonetrack.service.zone_settings import ZoneSettings
@@ -22,6 +22,7 @@ from zonetrack.shm.layout import (
     QUOTA,
     SEATS_MAX,
     ExpectationFlag,
+    Helper,
     Kind,
     Life,
     Region,
@@ -56,8 +57,9 @@ def filled(name, count=100, left_ms=500_000):
     """Make a table with connections, and put it away; return its entries."""
     with segment.create(name, Geometry(1000, zones_in_use=4, extension_share=500)) as made:
         one = tables.Participant(made.table, Kind.TOOL)
-        keys, replies = tables.keys(count), tables.keys(count)
+        keys = tables.keys(count)
         keys[::2, 4] = keys[::2, 4] & ~np.uint64(0xFF00) | np.uint64(6 << 8)  # half of them TCP
+        replies = keys.copy()
         replies[:, 1] ^= np.uint64(1 << 20)
         expiry_ms = saved.now_ms() + left_ms
         one.made(keys[:60], expiry_ms=expiry_ms)
@@ -180,6 +182,19 @@ def test_budgets_hold_again(name, tmp_path):
         assert sorted(quotas["half_open_first"][[0, 3]].tolist()) in ([0, 20], [0, 30])
         assert int(sources.recount(held.table.views(0))) == 50
         assert int((held.table.sources.cells & np.uint64(0xFFFFFF)).sum()) == 50
+
+
+def test_helpers_follow_again(name, tmp_path):
+    with segment.create(name, Geometry(1000, zones_in_use=4)) as made:
+        ZoneSettings(made.table).set(3, {"ftp": [21, 2121]})
+        made.seal()
+    saved.save(name, tmp_path / "x")
+    saved.restore(name, tmp_path / "x", replace=True)
+    with segment.attach(name, claim=True) as held:
+        assert ZoneSettings(held.table).of(3)["ftp"] == [21, 2121]
+        assert tables.zones(held.table)["settings"][3] & np.uint16(Setting.HELPERS)
+        one = tables.Participant(held.table, Kind.TOOL)
+        assert int(helpers.rule_for(one.views, np.uint64(3), np.uint64(6), np.uint64(21))) == Helper.FTP
 
 
 def test_a_budget_without_seats_is_none(name, tmp_path):

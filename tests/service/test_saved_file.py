@@ -1,5 +1,7 @@
 """A file of parts is whole or refused; until it is whole, what was there before stands in its place."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from zonetrack.service import saved_file
@@ -45,3 +47,19 @@ def test_every_byte_counts(tmp_path):
     with pytest.raises(SavedError, match="cannot be read"):
         Saved(tmp_path / "none")
     assert saved_file.CHECKSUM_BYTES == 32
+
+
+@pytest.mark.parametrize("cut", [1, 10, 24])
+def test_parts_that_are_not_as_long_as_they_say_are_refused_though_the_checksum_fits(tmp_path, cut):
+    write(tmp_path / "x", ("one", np.arange(20, dtype="u1")), said=1)
+    whole = (tmp_path / "x").read_bytes()[: -saved_file.CHECKSUM_BYTES - cut]
+    (tmp_path / "x").write_bytes(whole + hashlib.blake2b(whole, digest_size=saved_file.CHECKSUM_BYTES).digest())
+    with pytest.raises(SavedError, match="its parts are not as long as it says"):
+        Saved(tmp_path / "x")
+
+
+def test_a_description_that_is_none_is_refused_though_the_checksum_fits(tmp_path):
+    whole = saved_file.SAVED_MAGIC + (3).to_bytes(4, "little") + b"{x}"
+    (tmp_path / "x").write_bytes(whole + hashlib.blake2b(whole, digest_size=saved_file.CHECKSUM_BYTES).digest())
+    with pytest.raises(SavedError, match="what it says of itself cannot be read"):
+        Saved(tmp_path / "x")
