@@ -28,7 +28,7 @@ from ..shm.sizing import Geometry
 from ..shm.views import Table
 from .driver import CheckFailed, Driver
 from .errors import ZonetrackError
-from .scenarios import Run
+from .scenarios import Plan, Run
 from .traffic import Packet
 from .trial import aim
 
@@ -40,6 +40,7 @@ NOTE = np.dtype([(name, "u8") for name in ("control", "begun", "over", "first", 
 """What members tell each other: the pid of control, how far they are, and numbers that each trial has its own names for."""
 OPENING = ((Packet.SYN, Packet.ACK), (Packet.DATA, Packet.ANSWER_ACK))
 """Runs after which a connection is established, and both sides have sent data."""
+OPENING_PACKETS = sum(last - first + 1 for first, last in OPENING)
 HOST = "127.0.0.1"
 
 
@@ -62,6 +63,16 @@ def geometry(connections: int, zones: int) -> Geometry:
         ValueError: there is no such table.
     """
     return Geometry(connections + SPARE_RECORDS, zones, 0)
+
+
+def geometry_of(plan: Plan) -> Geometry:
+    """Return the sizes of a plan's table; errors as of ``geometry``."""
+    return geometry(plan.connections, plan.zones)
+
+
+def packets_count(plan: Plan) -> int:
+    """Return how many packets make the connections of a plan."""
+    return OPENING_PACKETS * plan.connections
 
 
 def fill(driver: Driver, connections: int, zones: int = 1) -> None:

@@ -26,6 +26,7 @@ from . import answered, wire
 from .driver import CheckFailed, streams
 from .dump_trial import COUNTS, count, send, turns
 from .trial import Meet, Plan, together
+from .trials import Tick, Trial
 
 TURNS = ("idle", "busy", "flood")
 TURN_S = 0.3
@@ -48,19 +49,6 @@ class ClientsPlan(Plan):
 
     clients: int = 64
     pairs: int = 60
-
-
-@dataclass(frozen=True)
-class Clients:
-    """The scenario."""
-
-    plan: ClientsPlan
-    name: str = "clients"
-
-    @property
-    def packets_count(self) -> int:
-        """Packets that make the connections; those beside clients depend on the time."""
-        return 6 * self.plan.connections
 
 
 class Asker:
@@ -177,9 +165,8 @@ def crowd(plan: ClientsPlan, path: Path, note: np.recarray, stream: np.record, r
         answered.end(note)
 
 
-def conduct(scenario: Clients, tick: Callable[[int], object]) -> dict[str, float]:
-    """Carry out one trial; arguments, result and errors as of clients/trial.conduct."""
-    plan = scenario.plan
+def conduct(plan: ClientsPlan, tick: Tick) -> dict[str, float]:
+    """Carry out one trial; see ``trials.Trial``."""
     answered.warm()
     table = answered.new_table(plan.connections)
     watched, note = streams(1), crew.shared(answered.NOTE, 1).view(np.recarray)
@@ -218,3 +205,7 @@ def figures(result: np.void, counts: np.void) -> dict[str, float]:
         falls = [100 * (1 - one / idle) for one, idle in zip(rates[turn], rates["idle"], strict=True)]
         found[f"packet_rate_fall_percent_{turn}"] = statistics.median(falls)
     return found
+
+
+TRIAL = Trial(ClientsPlan, answered.packets_count, answered.geometry_of, conduct)
+"""Packets beside clients depend on the time."""

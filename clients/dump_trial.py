@@ -31,6 +31,7 @@ from .scenarios import Run, draws
 from .sync import Client, connect
 from .traffic import Packet
 from .trial import Meet, Plan, aim, together
+from .trials import Tick, Trial
 
 TEXTS = ("conntrack", "ovs")
 TURNS = ("idle", "busy", "dump")
@@ -48,19 +49,6 @@ class DumpPlan(Plan):
     """What was asked for."""
 
     rounds: int = 10
-
-
-@dataclass(frozen=True)
-class Dump:
-    """The scenario."""
-
-    plan: DumpPlan
-    name: str = "dump"
-
-    @property
-    def packets_count(self) -> int:
-        """Packets that make the connections; those beside dumps depend on how long these take."""
-        return 6 * self.plan.connections
 
 
 def turns(number: int, names: tuple[str, ...] = TURNS) -> tuple[str, ...]:
@@ -185,20 +173,8 @@ def _write(ct: Client, form: str, connections: int) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------- the trial
-def conduct(scenario: Dump, tick: Callable[[int], object]) -> dict[str, float]:
-    """Carry out one trial.
-
-    Args:
-        scenario: with its parameters.
-        tick: told every now and then how many packets have been sent.
-
-    Returns:
-        The figures, by name.
-
-    Raises:
-        ZonetrackError: something was not as it should; says what.
-    """
-    plan = scenario.plan
+def conduct(plan: DumpPlan, tick: Tick) -> dict[str, float]:
+    """Carry out one trial; see ``trials.Trial``."""
     answered.warm()
     table = answered.new_table(plan.connections)
     watched, note = streams(1), crew.shared(answered.NOTE, 1).view(np.recarray)
@@ -240,3 +216,7 @@ def figures(plan: DumpPlan, result: np.void, counts: np.void) -> dict[str, float
         falls = [100 * (1 - one / idle) if idle else 0.0 for one, idle in zip(rates[turn], rates["idle"], strict=True)]
         found[f"packet_rate_fall_percent_{turn}"] = statistics.median(falls)
     return found
+
+
+TRIAL = Trial(DumpPlan, answered.packets_count, answered.geometry_of, conduct)
+"""Packets beside dumps depend on how long these take."""

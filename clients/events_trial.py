@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,25 +23,13 @@ from .scenarios import Run
 from .sync import connect
 from .traffic import Packet
 from .trial import Meet, Plan, aim, together
+from .trials import Tick, Trial
 
 RATES = (100_000, 150_000, 210_000, 250_000, 300_000, 400_000, 600_000, 0)
 """Packets a second; 0: as many as can be."""
 BUDGET_PACKETS = 256
 """Between two looks at the clock."""
 STEP = np.dtype([("happened", "u8"), ("told", "u8"), ("lost", "u8"), ("elapsed_ns", "u8")])
-
-
-@dataclass(frozen=True)
-class Events:
-    """The scenario; `connections` are those of each rate."""
-
-    plan: Plan
-    name: str = "events"
-
-    @property
-    def packets_count(self) -> int:
-        """Packets of all rates."""
-        return len(RATES) * 4 * self.plan.connections
 
 
 # ---------------------------------------------------------------------------------------------------- members
@@ -108,9 +95,8 @@ def read(path: Path, note: np.recarray, meet: Meet) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- the trial
-def conduct(scenario: Events, tick: Callable[[int], object]) -> dict[str, float]:
-    """Carry out one trial; arguments, result and errors as of clients/trial.conduct."""
-    plan = scenario.plan
+def conduct(plan: Plan, tick: Tick) -> dict[str, float]:
+    """Carry out one trial, whose connections are those of each rate; see ``trials.Trial``."""
     answered.warm()
     table = answered.new_table(len(RATES) * plan.connections)
     watched, note = streams(1), crew.shared(answered.NOTE, 1).view(np.recarray)
@@ -144,3 +130,6 @@ def figures(results: np.ndarray) -> dict[str, float]:
             found |= {"full_events_per_second": per_second, "full_told_percent": 100 * told / happened}
             found["full_lost"] = lost
     return found | {"events": int(results["happened"].sum())}
+
+
+TRIAL = Trial(Plan, lambda plan: len(RATES) * 4 * plan.connections, answered.geometry_of, conduct)

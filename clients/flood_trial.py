@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +30,7 @@ from .scenarios import ELSEWHERE, Plan, Run, draws
 from .sender import Sender
 from .traffic import Packet, drive
 from .trial import Meet, aim, together
+from .trials import Tick, Trial
 
 OPENED = 1 << 36
 """First number of the connections that are opened meanwhile."""
@@ -51,19 +51,6 @@ class FloodPlan(Plan):
     connections: int = 100_000
     room: int = 65_536
     seconds: int = 60
-
-
-@dataclass(frozen=True)
-class Flood:
-    """The scenario."""
-
-    plan: FloodPlan
-    name: str = "flood"
-
-    @property
-    def packets_count(self) -> int:
-        """Packets that may be sent, for a bar that tells how far it is."""
-        return self.plan.seconds * self.plan.threads * 1_000_000
 
 
 RESULT = np.dtype([(name, "u8") for name in ("used", "opened", "completed", "lost", "elapsed_ns")])
@@ -168,20 +155,19 @@ def flood(plan: FloodPlan, table: Table, stream: np.record, index: int, meet: Me
     driver.leave()
 
 
-def conduct(scenario: Flood, tick: Callable[[int], object]) -> dict[str, float]:
-    """Carry out one trial.
-
-    Args:
-        scenario: with its parameters.
-        tick: told every now and then how many packets have been sent.
-
-    Returns:
-        The figures, by name.
+def checked(plan: FloodPlan) -> Geometry:
+    """Return the sizes of the table.
 
     Raises:
-        ZonetrackError: a connection in use was lost, or something else was not as it should; says what.
+        ValueError: there is no such table, or nobody to flood it.
     """
-    plan = scenario.plan
+    if plan.threads < 2:
+        raise ValueError("--threads: one is no part of the flood, so there are two at least")
+    return geometry(plan)
+
+
+def conduct(plan: FloodPlan, tick: Tick) -> dict[str, float]:
+    """Carry out one trial; see ``trials.Trial``."""
     table = segment.anonymous(geometry(plan))
     limit = plan.connections + plan.room
     table.array(Region.CONTROL, "globals", GLOBAL)["limit"] = limit
@@ -213,3 +199,6 @@ def conduct(scenario: Flood, tick: Callable[[int], object]) -> dict[str, float]:
         "evicted": int(counters[Reason.EVICTED]),
         "held": held,
     }
+
+
+TRIAL = Trial(FloodPlan, lambda plan: plan.seconds * plan.threads * 1_000_000, checked, conduct)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -79,8 +80,8 @@ class Row(NamedTuple):
     defaults: dict[str, Any]
     help: str
     kind: str = "tracked"
-    """Who carries it out: `floor`, `tracked` (clients/trial), `translated` (nat_trial), `ruled` (rules_trial), `zoned`
-    (zones_trial), `told` (events_trial), `dumped` (dump_trial), `viewed` (views_trial) or `crowded` (clients_trial)."""
+    """Who carries it out: `floor`, `tracked` (clients/trial), `translated` (nat_trial), or, with `own` and `ruled`, a room
+    of its own that is called by its name (flood_trial, rules_trial)."""
 
 
 MILLION = 1_000_000
@@ -110,7 +111,7 @@ ROWS = (
         "zones",
         {"connections": MILLION, "zones": 10_000, "pairs": 60},
         "The same connections in 1 zone and in many: made, swept, flushed; and bursts beside a flush.",
-        "zoned",
+        "own",
     ),
     Row(
         "rules",
@@ -122,7 +123,7 @@ ROWS = (
         "flood",
         {"threads": 2, "connections": 100_000, "room": 65_536, "seconds": 60},
         "SYNs of ever new tuples at full rate, beside connections in use and others that are being opened.",
-        "flooded",
+        "own",
     ),
     Row(
         "nat",
@@ -140,25 +141,25 @@ ROWS = (
         "events",
         {"connections": 100_000},
         "Connections at one rate after the other, whose events a client is told: with none lost, and beyond.",
-        "told",
+        "own",
     ),
     Row(
         "dump",
         {"connections": MILLION, "rounds": 10},
         "A full table as an array and as text; beside it, another client's count, and a worker's packets.",
-        "dumped",
+        "own",
     ),
     Row(
         "views",
         {"connections": MILLION, "zones": 1_000, "seconds": 20},
         "What it costs to watch a full table by top and by the page, to scrape it, and to begin a client.",
-        "viewed",
+        "own",
     ),
     Row(
         "clients",
         {"connections": 100_000, "clients": 64, "pairs": 60},
         "Clients that ask all at once; beside them a worker's packets, and another client's count.",
-        "crowded",
+        "own",
     ),
 )
 SERVICE = ("port", "instance", "socket")
@@ -172,13 +173,8 @@ COMMON: dict[str, dict[str, Any]] = {
     "floor": {},
     "tracked": TRACKED,
     "translated": _MADE,
-    "zoned": _MADE,
-    "flooded": _MADE,
+    "own": _MADE,
     "ruled": {"seed": 1},
-    "told": _MADE,
-    "dumped": _MADE,
-    "viewed": _MADE,
-    "crowded": _MADE,
 }
 """Parameters of all scenarios of a kind."""
 KINDS = {row.name: row.kind for row in ROWS}
@@ -207,14 +203,8 @@ def run(name: str, repeat: int, as_json: bool, **parameters: Any) -> None:
             trials = floors(repeat, **parameters)
         elif kind == "translated":
             trials = nat_trials(name, repeat, as_json, parameters)
-        elif kind == "ruled":
-            trials = rules_trials(repeat, as_json, parameters)
-        elif kind == "flooded":
-            trials = flood_trials(repeat, as_json, parameters)
-        elif kind == "zoned":
-            trials = zones_trials(name, repeat, as_json, parameters)
-        elif kind in ("told", "dumped", "viewed", "crowded"):
-            trials = answered_trials(kind, repeat, as_json, parameters)
+        elif kind in ("own", "ruled"):
+            trials = own_trials(name, repeat, as_json, parameters)
         elif via == "service":
             trials = service_trials(name, repeat, as_json, parameters, target, recorded)
         else:
@@ -275,60 +265,18 @@ def trials_of(
         trial.geometry(scenario)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    return repeated(scenario, repeat, as_json, trial.conduct, recorded)
+    return repeated(name, scenario.packets_count, repeat, as_json, partial(trial.conduct, scenario), recorded)
 
 
-def flood_trials(repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
-    """Return the figures of some trials of a flood."""
-    from . import flood_trial
-
-    if parameters["threads"] < 2:
-        raise click.UsageError("--threads: one is no part of the flood, so there are two at least")
-    scenario = flood_trial.Flood(flood_trial.FloodPlan(**parameters))
+def own_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
+    """Return the figures of some trials of a scenario that has a room of its own."""
+    trial = importlib.import_module(f".{name}_trial", __package__).TRIAL
+    plan = trial.plan(**parameters)
     try:
-        flood_trial.geometry(scenario.plan)
+        trial.geometry(plan)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    return repeated(scenario, repeat, as_json, flood_trial.conduct)
-
-
-def zones_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
-    """Return the figures of some trials of the same connections in few and in many zones."""
-    from . import zones_trial
-
-    scenario = zones_trial.Zones(zones_trial.ZonesPlan(**parameters))
-    try:
-        zones_trial.geometry(scenario.plan, scenario.plan.zones)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    return repeated(scenario, repeat, as_json, zones_trial.conduct)
-
-
-def answered_trials(kind: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
-    """Return the figures of some trials of what clients of a service see: events, dumps, views, floods of requests."""
-    from . import answered, clients_trial, dump_trial, events_trial, views_trial
-    from .scenarios import Plan
-
-    made: dict[str, tuple[Callable[[Any], Any], type[Plan], Callable[..., Any]]] = {
-        "told": (events_trial.Events, Plan, events_trial.conduct),
-        "dumped": (dump_trial.Dump, dump_trial.DumpPlan, dump_trial.conduct),
-        "viewed": (views_trial.Views, views_trial.ViewsPlan, views_trial.conduct),
-        "crowded": (clients_trial.Clients, clients_trial.ClientsPlan, clients_trial.conduct),
-    }
-    scenario_of, plan_of, conduct = made[kind]
-    scenario = scenario_of(plan_of(**parameters))
-    try:
-        answered.geometry(scenario.plan.connections, scenario.plan.zones)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    return repeated(scenario, repeat, as_json, conduct)
-
-
-def rules_trials(repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
-    """Return the figures of some trials of rules."""
-    from . import rules_trial
-
-    return repeated(rules_trial.RulesPlan(**parameters), repeat, as_json, rules_trial.conduct)
+    return repeated(name, trial.packets_count(plan), repeat, as_json, partial(trial.conduct, plan))
 
 
 def nat_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]) -> list[dict[str, float]]:
@@ -341,7 +289,7 @@ def nat_trials(name: str, repeat: int, as_json: bool, parameters: dict[str, Any]
         nat_trial.geometry(scenario)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    return repeated(scenario, repeat, as_json, nat_trial.conduct)
+    return repeated(name, scenario.packets_count, repeat, as_json, partial(nat_trial.conduct, scenario))
 
 
 def service_trials(
@@ -359,31 +307,38 @@ def service_trials(
     scenario = SCENARIOS[name](Plan(**parameters))
     where = service_trial.Target(target["port"], address.instance(target["instance"]), target["socket"])
     with service_trial.open_service(where, scenario.plan) as service:
-        return repeated(scenario, repeat, as_json, partial(service_trial.conduct, service=service), recorded)
+        conduct = partial(service_trial.conduct, scenario, service=service)
+        return repeated(name, scenario.packets_count, repeat, as_json, conduct, recorded)
 
 
 def repeated(
-    scenario: Any, repeat: int, as_json: bool, conduct: Callable[..., Any], recorded: list[Series] | None = None
+    name: str,
+    packets_count: int,
+    repeat: int,
+    as_json: bool,
+    conduct: Callable[..., Any],
+    recorded: list[Series] | None = None,
 ) -> list[dict[str, float]]:
     """Carry out a scenario so many times; returns the figures of each.
 
     Args:
-        scenario: its name, and how many packets it sends.
+        name: of the scenario.
+        packets_count: how many packets it sends.
         repeat: how many times.
         as_json: whether a program is looking, who wants no progress.
-        conduct: called with the scenario and what shall be told how many packets were sent.
-        recorded: gets what each looked like; its Series is a third argument of ``conduct`` then.
+        conduct: called with what shall be told how many packets were sent.
+        recorded: gets what each looked like; its Series is a second argument of ``conduct`` then.
     """
     trials = []
     for i in range(repeat):
-        with report.progress(f"{scenario.name} {i + 1}/{repeat}", scenario.packets_count, wanted=not as_json) as tick:
+        with report.progress(f"{name} {i + 1}/{repeat}", packets_count, wanted=not as_json) as tick:
             if recorded is None:
-                trials.append(conduct(scenario, tick))
+                trials.append(conduct(tick))
             else:
                 from .series import Series
 
                 recorded.append(Series())
-                trials.append(conduct(scenario, tick, recorded[-1]))
+                trials.append(conduct(tick, recorded[-1]))
     return trials
 
 

@@ -212,7 +212,6 @@ PANELS = (
     ),
 )
 """In the order of their keys, 1 to 7."""
-BY_NAME = {panel.name: panel for panel in PANELS}
 
 
 def ordered(panel: Panel, rows: Iterable[Row], column: int | None = None, *, is_upward: bool = False) -> list[Row]:

@@ -9,7 +9,6 @@ whatever else the machine did meanwhile.  Of established connections each flow h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +37,7 @@ from .driver import CheckFailed, Driver, now_ms
 from .scenarios import ELSEWHERE, Hit, Plan
 from .sender import Sender
 from .traffic import Packet, write_burst
+from .trials import Tick, Trial
 
 ROUNDS_MAX = 20
 FEWER = (1, 10, 100)
@@ -61,7 +61,6 @@ class RulesPlan:
     connections: int = 4000
     iterations: int = 100
     seed: int = 1
-    name = "rules"
 
     @property
     def counts(self) -> list[int]:
@@ -214,14 +213,19 @@ def suffix(count: int, asked: int) -> str:
     return "_one_rule" if count == 1 else f"_{count}_rules"
 
 
-def conduct(plan: RulesPlan, tick: Callable[[int], object]) -> dict[str, float]:
-    """Carry out one trial; see clients/trial.conduct.
+def scenario_of(plan: RulesPlan) -> Hit:
+    """Return the scenario that makes the connections."""
+    return Hit(Plan(connections=plan.connections, seed=plan.seed))
+
+
+def conduct(plan: RulesPlan, tick: Tick) -> dict[str, float]:
+    """Carry out one trial; see ``trials.Trial``.
 
     Returns:
         The figures, by name: of packets of established connections, of new tuples, each also with fewer rules; medians of
         all rounds, as is the ratio of two that were measured in one round.
     """
-    scenario = Hit(Plan(connections=plan.connections, seed=plan.seed))
+    scenario = scenario_of(plan)
     driver = Driver(trial.new_table(scenario), plan.seed, 32)
     for run in scenario.prepare(0):
         trial.aim(driver.sender, run)
@@ -253,3 +257,6 @@ def conduct(plan: RulesPlan, tick: Callable[[int], object]) -> dict[str, float]:
     if held != plan.connections:
         raise CheckFailed(f"{held} connections, expected {plan.connections}")
     return found | {"packets": sent}
+
+
+TRIAL = Trial(RulesPlan, lambda plan: plan.packets_count, lambda plan: trial.geometry(scenario_of(plan)), conduct)

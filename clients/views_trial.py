@@ -33,6 +33,7 @@ from ..service import crew
 from . import answered
 from .driver import CheckFailed, Driver, streams
 from .trial import Meet, Plan, together
+from .trials import Tick, Trial
 
 SCRAPES = 21
 STARTS = 11
@@ -50,19 +51,6 @@ class ViewsPlan(Plan):
 
     zones: int = 1_000
     seconds: int = 20
-
-
-@dataclass(frozen=True)
-class Views:
-    """The scenario."""
-
-    plan: ViewsPlan
-    name: str = "views"
-
-    @property
-    def packets_count(self) -> int:
-        """Packets that make the connections."""
-        return 6 * self.plan.connections
 
 
 def cpu_s(pids: Iterable[int]) -> float:
@@ -186,9 +174,8 @@ def look(
 
 
 # ---------------------------------------------------------------------------------------------------- the trial
-def conduct(scenario: Views, tick: Callable[[int], object]) -> dict[str, float]:
-    """Carry out one trial; arguments, result and errors as of clients/trial.conduct."""
-    plan = scenario.plan
+def conduct(plan: ViewsPlan, tick: Tick) -> dict[str, float]:
+    """Carry out one trial; see ``trials.Trial``."""
     answered.warm()
     table = answered.new_table(plan.connections, plan.zones)
     watched, note = streams(1), crew.shared(answered.NOTE, 1).view(np.recarray)
@@ -208,3 +195,6 @@ def conduct(scenario: Views, tick: Callable[[int], object]) -> dict[str, float]:
     for listener in sites.values():
         listener.close()
     return {name: float(results[0][name]) for name in FIGURES.names or ()}
+
+
+TRIAL = Trial(ViewsPlan, answered.packets_count, answered.geometry_of, conduct)

@@ -16,7 +16,7 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,13 +34,14 @@ from .scenarios import Plan, Run
 from .sender import Sender
 from .traffic import SAMPLE_STRIDE, Packet, drive
 from .trial import Meet, aim, together
+from .trials import Tick, Trial
 
 BACKGROUND_CONNECTIONS = 1 << 16
 """Connections of the zone that bursts go to."""
 BACKGROUND = 1 << 40
 """First of their numbers."""
-BURSTS_ZONE, EMPTY_ZONE, FIRST_ZONE = 0, 1, 2
-"""The zone that bursts go to, one that never has anything, and the first of those that are loaded."""
+EMPTY_ZONE, FIRST_ZONE = 1, 2
+"""One that never has anything, and the first of those that are loaded; bursts go to zone 0."""
 SWEEPS = 9
 EMPTY_FLUSHES = 101
 SLICE_RECORDS = u64(4_096)
@@ -48,7 +49,7 @@ BURSTS_MAX = 1 << 22
 """Bursts that are timed with a flush and without, each."""
 PERCENTILE = 99.9
 TRIES = 5
-"""Until a burst has met a flush: of a small table on a busy machine a flush may be over before."""
+"""So many times the pairs at most, until a burst has met a flush: of a small table one may be over before."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,6 @@ class ZonesPlan(Plan):
 
     zones: int = 10_000
     pairs: int = 60
-
-
-@dataclass(frozen=True)
-class Zones:
-    """The scenario."""
-
-    plan: ZonesPlan
-    name: str = "zones"
-
-    @property
-    def packets_count(self) -> int:
-        """Packets that make the connections; those of the bursts depend on how long a flush takes."""
-        return (2 + self.plan.pairs) * self.plan.connections
 
 
 TIMES = np.dtype([("count", "u8", (2,)), ("ns", "u4", (2, BURSTS_MAX))])
@@ -220,11 +208,21 @@ def pin(last: bool) -> None:
     os.sched_setaffinity(0, {own[-1 if last else 0]})
 
 
-def flush_again(plan: ZonesPlan, table: Table, phase: np.recarray, stream: np.record, meet: Meet) -> None:
+def pairs_of(plan: ZonesPlan, times: np.ndarray) -> Iterator[int]:
+    """Yield numbers of pairs, to both processes as many: those that were asked for, then more until a burst met a flush."""
+    for pair in range(TRIES * plan.pairs):
+        if pair >= plan.pairs and times[0]["count"][1]:
+            return
+        yield pair
+
+
+def flush_again(
+    plan: ZonesPlan, table: Table, phase: np.recarray, times: np.ndarray, stream: np.record, meet: Meet
+) -> None:
     """Be the one who flushes: make the connections, meet, flush; in each pair the other one works once more alone."""
     pin(last=True)
     maker = Maker(plan, table, 1, stream)
-    for pair in range(plan.pairs):
+    for pair in pairs_of(plan, times):
         maker.create()
         for flushes in order(pair):
             meet()
@@ -255,7 +253,7 @@ def send_bursts(plan: ZonesPlan, table: Table, phase: np.recarray, times: np.nda
     gc.disable()
     share = BURSTS_MAX // plan.pairs
     bursts = 0
-    for pair in range(plan.pairs):
+    for pair in pairs_of(plan, times):
         for flushes in order(pair):
             if flushes:
                 phase["flushing"] = 1
@@ -282,18 +280,15 @@ def _bursts(driver: Driver, times: np.void, flushes: bool, phase: np.recarray, m
     return sent if flushes else as_many
 
 
-def beside(plan: ZonesPlan, watched: np.recarray, tick: Callable[[int], object]) -> dict[str, float]:
+def beside(plan: ZonesPlan, watched: np.recarray, tick: Tick) -> dict[str, float]:
     """Return what a burst took beside a flush, and without one."""
-    for _ in range(TRIES):
-        table = segment.anonymous(geometry(plan, 1))
-        phase, times = crew.shared(PHASE, 1).view(np.recarray), crew.shared(TIMES, 1)
-        jobs = (
-            partial(send_bursts, plan, table, phase, times),
-            partial(flush_again, plan, table, phase, watched[0]),
-        )
-        together(2, lambda index, meet, jobs=jobs: jobs[index](meet), lambda: tick(int(watched["packets"].sum())))
-        if times[0]["count"][1]:
-            break
+    table = segment.anonymous(geometry(plan, 1))
+    phase, times = crew.shared(PHASE, 1).view(np.recarray), crew.shared(TIMES, 1)
+    jobs = (
+        partial(send_bursts, plan, table, phase, times),
+        partial(flush_again, plan, table, phase, times, watched[0]),
+    )
+    together(2, lambda index, meet: jobs[index](meet), lambda: tick(int(watched["packets"].sum())))
     found = {}
     for name, row in (("idle", 0), ("during_flush", 1)):
         taken = times[0]["ns"][row][: int(times[0]["count"][row])]
@@ -304,20 +299,12 @@ def beside(plan: ZonesPlan, watched: np.recarray, tick: Callable[[int], object])
     return found
 
 
-def conduct(scenario: Zones, tick: Callable[[int], object]) -> dict[str, float]:
-    """Carry out one trial.
-
-    Args:
-        scenario: with its parameters.
-        tick: told every now and then how many packets have been sent.
+def conduct(plan: ZonesPlan, tick: Tick) -> dict[str, float]:
+    """Carry out one trial; see ``trials.Trial``.
 
     Returns:
         The figures, by name; those of many zones end in ``_many``.
-
-    Raises:
-        ZonetrackError: something was not as it should; says what.
     """
-    plan = scenario.plan
     watched = streams(1)
     begun = time.monotonic()
     found = layout(plan, 1, watched[0])
@@ -329,3 +316,9 @@ def conduct(scenario: Zones, tick: Callable[[int], object]) -> dict[str, float]:
     found |= beside(plan, watched, tick)
     found["burst_ratio"] = found["burst_us_p999_during_flush"] / found["burst_us_p999_idle"]
     return {"elapsed_s": time.monotonic() - begun} | found
+
+
+TRIAL = Trial(
+    ZonesPlan, lambda plan: (2 + plan.pairs) * plan.connections, lambda plan: geometry(plan, plan.zones), conduct
+)
+"""Packets of bursts depend on how long a flush takes."""

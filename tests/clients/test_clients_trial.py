@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from served import Service
 from zonetrack.clients import clients_trial
-from zonetrack.clients.clients_trial import TURNS, Asker, Clients, ClientsPlan, Crowd
+from zonetrack.clients.clients_trial import TURNS, Asker, ClientsPlan, Crowd
 from zonetrack.clients.driver import CheckFailed
 from zonetrack.clients.dump_trial import COUNTS, turns
 from zonetrack.kernels.jit import JIT
@@ -16,7 +16,7 @@ PLAN = ClientsPlan(connections=20_000 if JIT else 200, clients=16, pairs=2)
 
 def test_a_trial_has_all_figures(monkeypatch):
     monkeypatch.setattr(clients_trial, "TURN_S", 0.1)
-    found = clients_trial.conduct(Clients(PLAN), lambda packets: None)
+    found = clients_trial.conduct(PLAN, lambda packets: None)
     assert found["count_ms_p50"] <= found["count_ms_p99"] and found["counts"] >= 1
     assert found["packets_per_second"] > 0 and found["requests_per_second"] > 0
     assert all(found[f"packet_rate_fall_percent_{turn}"] < 100 for turn in TURNS[1:])

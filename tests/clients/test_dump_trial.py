@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from zonetrack.clients import dump_trial
 from zonetrack.clients.driver import CheckFailed
-from zonetrack.clients.dump_trial import TEXTS, TURNS, Dump, DumpPlan
+from zonetrack.clients.dump_trial import TEXTS, TURNS, DumpPlan
 from zonetrack.kernels.jit import JIT
 
 PLAN = DumpPlan(connections=20_000 if JIT else 200, rounds=2)
@@ -21,7 +21,7 @@ class Client:
 
 
 def test_a_trial_has_all_figures():
-    found = dump_trial.conduct(Dump(PLAN), lambda packets: None)
+    found = dump_trial.conduct(PLAN, lambda packets: None)
     assert found.keys() >= {"dump_s", "dump_beside_s", "count_ms_p50", "count_ms_p99", "packets_per_second"}
     assert all(found[f"{form}_lines_per_second"] > 0 for form in TEXTS)
     assert found["count_ms_p50"] <= found["count_ms_p99"] and found["counts"] >= 1

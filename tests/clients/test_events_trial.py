@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from zonetrack.clients import events_trial
 from zonetrack.clients.driver import CheckFailed, streams
-from zonetrack.clients.events_trial import RATES, STEP, Events, Pace
+from zonetrack.clients.events_trial import RATES, STEP, Pace
 from zonetrack.clients.trial import Plan
 from zonetrack.kernels.jit import JIT
 
@@ -26,11 +26,11 @@ def steps(lost=0, unknown=0):
 
 def test_a_trial_has_all_figures():
     ticks = []
-    found = events_trial.conduct(Events(PLAN), ticks.append)
+    found = events_trial.conduct(PLAN, ticks.append)
     assert found["events"] >= len(RATES) * 4 * PLAN.connections
     assert found["full_events_per_second"] > 0 and 0 <= found["full_told_percent"] <= 100
     assert found["full_lost"] == 0 or found["full_told_percent"] < 100
-    assert Events(PLAN).packets_count == len(RATES) * 4 * PLAN.connections
+    assert events_trial.TRIAL.packets_count(PLAN) == len(RATES) * 4 * PLAN.connections
 
 
 def test_the_best_rate_is_one_at_which_nothing_was_lost():

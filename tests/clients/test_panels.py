@@ -5,8 +5,10 @@ import re
 import pytest
 import watched
 from zonetrack.clients import panels
-from zonetrack.clients.panels import BY_NAME, PANELS
+from zonetrack.clients.panels import PANELS
 from zonetrack.clients.watching import Watch
+
+BY_NAME = {panel.name: panel for panel in PANELS}
 
 
 @pytest.fixture

@@ -3,29 +3,15 @@
 import json
 
 import pytest
-from desk import run
-from services import Service
+import queued
+from queued import command, holders
 from zonetrack.clients.errors import Exit
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    flags = ("--max-connections", 2000, "--workers", 2, "--port", "shm:lab,queues=2,slots=8")
-    config = tmp_path_factory.mktemp("run")
-    (config / "x.toml").write_text('assign = { "lab.1" = 0 }\n')
-    with Service(config, *flags, "--config", config / "x.toml") as made:
-        yield made.until_ready()
-        assert made.stop() == Exit.OK
-
-
-def holders(service):
-    with service.ask() as ct:
-        return {row["queue"]: row["worker"] for row in ct.queues()["queues"]}
-
-
-def command(service, *words):
-    """Run a command against the service; options of a group stand behind all its words."""
-    return run(*words, "--socket", service.socket)
+    with queued.service(tmp_path_factory.mktemp("run")) as made:
+        yield made
 
 
 def test_commands_show_assign_and_rebalance(service):

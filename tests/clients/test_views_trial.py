@@ -5,7 +5,7 @@ import os
 import pytest
 from zonetrack.clients import views_trial
 from zonetrack.clients.errors import ZonetrackError
-from zonetrack.clients.views_trial import Views, ViewsPlan
+from zonetrack.clients.views_trial import ViewsPlan
 
 PLAN = ViewsPlan(connections=200, zones=20, seconds=1)
 
@@ -17,7 +17,7 @@ def quick(monkeypatch):
 
 
 def test_a_trial_has_all_figures():
-    found = views_trial.conduct(Views(PLAN), lambda packets: None)
+    found = views_trial.conduct(PLAN, lambda packets: None)
     assert found.keys() == set(views_trial.FIGURES.names)
     assert found["scrape_ms"] > 0 and all(found[f"{name}_cpu_percent"] >= 0 for name in ("idle", "top", "page"))
 
@@ -27,7 +27,7 @@ def test_a_scrape_that_lacks_zones_is_a_failure(monkeypatch, capfd):
     monkeypatch.setattr(views_trial, "share", lambda *_: 0.0)
     monkeypatch.setattr(views_trial, "scrape", lambda port: (1.0, 'zonetrack_zone_entries{zone="0"} 1\n'))
     with pytest.raises(ZonetrackError):
-        views_trial.conduct(Views(PLAN), lambda packets: None)
+        views_trial.conduct(PLAN, lambda packets: None)
     assert "the scrape has 1 zones, expected 20" in capfd.readouterr().err
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from zonetrack.clients import zones_trial
 from zonetrack.clients.driver import CheckFailed, streams
-from zonetrack.clients.zones_trial import Maker, Zones, ZonesPlan
+from zonetrack.clients.zones_trial import Maker, ZonesPlan
 from zonetrack.kernels.jit import JIT
 from zonetrack.service import audit
 from zonetrack.shm import segment
@@ -24,13 +24,13 @@ def maker(zones):
 
 def test_a_trial_has_all_figures():
     ticks = []
-    found = zones_trial.conduct(Zones(PLAN), ticks.append)
+    found = zones_trial.conduct(PLAN, ticks.append)
     layouts = ("create_ns", "sweep_ns_per_entry", "flush_us_empty", "flush_us_full", "home_ms")
     assert found.keys() >= {*layouts, *(f"{name}_many" for name in layouts), "sweep_ratio", "burst_ratio"}
     assert found.keys() >= {"burst_us_p999_idle", "burst_us_p999_during_flush", "elapsed_s"}
     assert all(value > 0 for name, value in found.items() if name not in ("create_ns", "create_ns_many"))
     assert found["bursts_during_flush"] >= PLAN.pairs
-    assert ticks[-1] == (2 + PLAN.pairs) * PLAN.connections == Zones(PLAN).packets_count
+    assert ticks[-1] == (2 + PLAN.pairs) * PLAN.connections == zones_trial.TRIAL.packets_count(PLAN)
 
 
 @pytest.mark.parametrize("zones", [1, 7])
@@ -82,6 +82,19 @@ def test_a_zone_that_is_short_of_one_is_a_failure():
 
 def test_parts_of_pairs_take_turns():
     assert [zones_trial.order(pair) for pair in range(3)] == [(True, False), (False, True), (True, False)]
+
+
+def test_pairs_go_on_until_a_burst_has_met_a_flush():
+    times = np.zeros(1, zones_trial.TIMES)
+    numbers = []
+    for pair in zones_trial.pairs_of(PLAN, times):
+        numbers.append(pair)
+        times["count"][0, 1] += pair == 4
+    assert numbers == [0, 1, 2, 3, 4]
+    times["count"] = 1
+    assert list(zones_trial.pairs_of(PLAN, times)) == [0, 1]
+    times["count"] = 0
+    assert len(list(zones_trial.pairs_of(PLAN, times))) == zones_trial.TRIES * PLAN.pairs
 
 
 def test_who_watches_sees_packets():
