@@ -430,6 +430,25 @@ def shrunk():
 
 
 @functools.cache
+def wanting():
+    """No segment is left, a pair of lines has one slot left, and elsewhere two segments would fit into one."""
+    made = stage()
+    maker = made.participants[0]
+    crowd = [tiny.aimed(9, prefix=prefix, pair=1) for prefix in ("00", "01", "10", "11")]
+    for few in crowd:
+        maker.made(few, None, tiny.LATER)
+    for few in crowd:
+        maker.remove(few[1:])
+    maker.made(np.concatenate([tiny.aimed(8, prefix="000"), tiny.aimed(7, prefix="001")]), None, tiny.LATER)
+    keys = np.concatenate(
+        [tiny.aimed(2, prefix="000", skip=8), tiny.aimed(2, prefix="001", skip=7), tiny.aimed(1, prefix="11")]
+    )
+    packets = [burst(*few) for few in ((0, 2), (1, 3, 0), (2,), (3, 4, 1), (0, 1, 2, 3))]
+    choices = [*6 * packets, *on(5, "find", "mark", "remove"), *LIST, ("flush",), ("shrink",)]
+    return World(made, keys, before=(4,), segments=0, choices=choices)
+
+
+@functools.cache
 def emptying():
     """A zone in which there is nothing, or nearly so: its last segment goes back, and who comes needs one."""
     keys = np.concatenate([tiny.aimed(2), tiny.aimed(2, zone=1)])
@@ -480,6 +499,7 @@ WORLDS = {
             seated,
             shrinking,
             shrunk,
+            wanting,
             emptying,
         ),
     )
