@@ -1,6 +1,9 @@
-"""What the system tells beside a frame of a packet socket: a word of bits, and the VLAN tag that it took out (packet(7)).
+"""What the system tells beside a frame of a packet socket: a word of bits, the VLAN tag that it took out, how to cut it.
 
-TPACKET_V2 and TPACKET_V3 say the same by the same bits; only the places differ where it stands in their headers.
+TPACKET_V2 and TPACKET_V3 say the same by the same bits; only the places differ where it stands in their headers.  Between
+those and the frame stands a struct virtio_net_hdr, where the socket has been asked for it (packet(7), PACKET_VNET_HDR):
+
+    flags 1, kind of segments 1, length of headers 2, data of a segment 2, two offsets
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ TO_USER = ONE
 """The frame, or block of frames, is ours."""
 CHECKSUM_NOT_READY, TAGGED, KIND_VALID, CHECKSUM_VALID = u64(0x08), u64(0x10), u64(0x40), u64(0x80)
 
+_TOLD_BYTES, _KIND_AT, _SIZE_AT = u64(10), u64(9), u64(6)
+"""The struct, and how far before a frame its fields begin."""
 _TRUSTED = u64(FrameFlag.CHECKSUM_TRUSTED)
 _PARTIAL = u64(FrameFlag.CHECKSUM_PARTIAL)
 
@@ -49,8 +54,17 @@ def put_tag_back(header, status_at, lengths_at, start_at, kind, control):
     """
     memory.seldom()
     status, start = memory.le32(header + status_at), memory.le16(header + start_at)
+    told = header + start - _TOLD_BYTES
+    memory.set_le64(told - FOUR, memory.le64(told))
     tags.insert(header + start, kind if status & KIND_VALID != ZERO else tags.VLAN, control)
     memory.set_le16(header + start_at, start - tags.TAG_BYTES)
     for length_at in (header + lengths_at, header + lengths_at + FOUR):
         memory.set_le32(length_at, memory.le32(length_at) + tags.TAG_BYTES)
     memory.set_le32(header + status_at, status & ~TAGGED)
+
+
+@kernel
+def segment_bytes(start):
+    """Return the bytes of data of each segment that the frame at address ``start`` is to be cut into, 0: it is one."""
+    memory.seldom()
+    return memory.le16(start - _SIZE_AT) if memory.byte(start - _KIND_AT) != ZERO else ZERO

@@ -5,8 +5,8 @@ frame takes the one with the place of the queue it came from, so that a flow sta
 port of which this worker has no queue, a ring in which the other side has left no room, a frame that is too long.
 
 Frames that wait for the end of the round stand where they leave already: to wait costs them no copy.  They wait until a
-batch is full, ``batch_max``, which is 1 where each is to leave by itself.  A frame of TCP that is longer than a port takes
-is cut (kernels/superframes).
+batch is full, ``batch_max``, which is 1 where each is to leave by itself.  A frame of TCP that is longer than a port takes,
+and one of several datagrams, is cut (kernels/superframes).
 
 The answers to those who sent the frames go the same way, in the order of the frames, and have no bytes: the frames are
 elsewhere.
@@ -115,22 +115,23 @@ def _put_whole(views, pipe, loop, address, i):
 
 @kernel
 def _put_in_parts(views, pipe, loop, address, i):
-    """Put frame ``i`` of the burst where it leaves in parts, where it is too long and can be cut; False where it is not."""
+    """Put frame ``i`` of the burst where it leaves in parts, where it is too long, or several, and can be cut; False where
+    it is not."""
     memory.seldom()
     frame = frame_at(loop.frames + i * _FRAME)
     queue = u64(box_at(address ^ _IS_OUTBOX).queue) if address & _IS_OUTBOX != ZERO else address
     most = ports.longest(queue, frame)
-    if u64(frame.captured_bytes) <= most:
+    told = ports.segment_bytes(loop, i)
+    if u64(frame.captured_bytes) <= most and told == ZERO:
         return False
-    most = min(most, _SLOT)
     shape = superframes.look(frame)
-    data = superframes.data_of(shape)
-    if shape == ZERO or most <= data:
+    size = superframes.part_bytes(shape, min(most, _SLOT), told) if shape != ZERO else ZERO
+    if size == ZERO:
         return False
     part = frame_at(loop.frames + _SPARE * _FRAME)
     part.address = loop.bytes + _SPARE * _SLOT
     memory.copy(loop.verdicts + _SPARE * _VERDICT, loop.verdicts + i * _VERDICT, _VERDICT)
-    size, left = most - data, superframes.end_of(shape) - data
+    left = superframes.end_of(shape) - superframes.data_of(shape)
     for number in range(PARTS_MAX):
         first = u64(number) * size
         if first >= left:
@@ -144,7 +145,9 @@ def _put_in_parts(views, pipe, loop, address, i):
 def _put(views, pipe, loop, address, i):
     """Put frame ``i`` of the burst where it leaves by a queue, in parts where it is longer than that can take."""
     memory.apart()
-    if u64(frame_at(loop.frames + i * _FRAME).captured_bytes) > _ORDINARY and _put_in_parts(
+    frame = frame_at(loop.frames + i * _FRAME)
+    # what is joined has its checksum to be filled in, whatever its length
+    if (u64(frame.captured_bytes) > _ORDINARY or u64(frame.flags) & _PARTIAL != ZERO) and _put_in_parts(
         views, pipe, loop, address, i
     ):
         return

@@ -25,6 +25,7 @@ from ..shm.layout import (
     BLOCKS,
     FRAME,
     FRAME_BYTES,
+    PLACE_HEAD_BYTES,
     PLACES,
     POLL_BURST_PACKETS,
     QUEUE,
@@ -35,7 +36,7 @@ from ..shm.layout import (
 from ..shm.reasons import Reason
 from . import frame_status, memory, sizes, sockets, tags
 from .jit import inlined, kernel
-from .words import LOW_32, ONE, THIRTY_TWO, ZERO, u64
+from .words import EIGHT, LOW_32, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
@@ -51,8 +52,12 @@ BLOCK_STATUS, _BLOCK_PACKETS, _BLOCK_FIRST, BLOCK_SEQUENCE = u64(8), u64(12), u6
 # struct tpacket3_hdr
 _SNAPPED, _LENGTH, _STATUS, _MAC, _TCI, _TPID = u64(12), u64(16), u64(20), u64(24), u64(32), u64(36)
 _TO_USER = frame_status.TO_USER
-# struct tpacket2_hdr, and where a frame begins in a place: TPACKET2_HDRLEN less a sockaddr_ll
-PLACE_LENGTH, PLACE_FRAME = u64(4), u64(32)
+# struct tpacket2_hdr; in a place, behind TPACKET2_HDRLEN less a sockaddr_ll, a struct virtio_net_hdr and then the frame
+PLACE_LENGTH, _PLACE_TOLD, PLACE_FRAME = u64(4), u64(32), u64(PLACE_HEAD_BYTES)
+_TOLD_BYTES = PLACE_FRAME - _PLACE_TOLD
+_COPIED_MAX = u64(2048)
+"""Bytes of a frame that the system copies; the rest it sends from the place.  Who keeps frames for others to receive, as
+virtual interfaces do, copies all that was not copied, page by page: that costs 150 ns more (measured 2026-11)."""
 _AVAILABLE, _SEND_REQUEST = ZERO, ONE
 
 _IN_PLACE = u64(FrameFlag.IN_PLACE)
@@ -183,8 +188,10 @@ def put(address, frame):
         if memory.acquire32(at) != _AVAILABLE:
             queue.tx_full = queue.tx_full + ONE
             return u64(Reason.OUTPUT_FULL)
+    memory.set_le64(at + _PLACE_TOLD, min(captured, _COPIED_MAX) << SIXTEEN)  # hdr_len; nothing else is told
+    memory.set_le16(at + _PLACE_TOLD + EIGHT, ZERO)
     memory.copy(at + PLACE_FRAME, u64(frame.address), captured)
-    memory.set_le32(at + PLACE_LENGTH, captured)
+    memory.set_le32(at + PLACE_LENGTH, captured + _TOLD_BYTES)
     places.putting = places.cursor + ONE
     memory.release32(at, _SEND_REQUEST)  # R2
     places.cursor = places.cursor + ONE

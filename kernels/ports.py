@@ -25,17 +25,31 @@ from ..shm.layout import (
     FRAME_BYTES,
     FRAME_SLOT_BYTES,
     NO_TAG,
+    PIPE,
     QUEUE,
     FrameFlag,
     PortKind,
 )
 from ..shm.reasons import Reason
-from . import memory, port_frames, port_nfqueue, port_packet, port_pcap, port_shm, port_tap, port_xdp, ring, sizes
+from . import (
+    frame_status,
+    memory,
+    port_frames,
+    port_nfqueue,
+    port_packet,
+    port_pcap,
+    port_shm,
+    port_tap,
+    port_xdp,
+    ring,
+    sizes,
+)
 from .jit import inlined, kernel
 from .words import ZERO, u64
 
 queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
+pipe_at = memory.record_at(PIPE)
 
 _SHM, _PACKET, _TAP, _PCAP, _NFQUEUE, _XDP, _FRAMES = (u64(kind) for kind in PortKind)
 _FRAME, _DESCRIPTOR, _SLOT = u64(FRAME_BYTES), u64(DESCRIPTOR_BYTES), u64(FRAME_SLOT_BYTES)
@@ -188,12 +202,24 @@ def describe(queue, loop, i):
 
 
 @kernel
+def segment_bytes(loop, i):
+    """Return the bytes of data of each segment that frame ``i`` of a burst was, or is to be cut into; 0: it is one, or
+    nobody has told."""
+    memory.seldom()
+    address, frame = u64(pipe_at(loop.pipe).queue), frame_at(loop.frames + i * _FRAME)
+    if address == ZERO or u64(frame.flags) & _IN_PLACE == ZERO or u64(queue_at(address).tells_segments) == ZERO:
+        return ZERO
+    return frame_status.segment_bytes(u64(frame.address))
+
+
+@kernel
 def take_along(loop, i):
-    """Copy frame ``i`` of a burst to a place of its own, where it can grow; one that is too long stays where it is."""
+    """Copy frame ``i`` of a burst to a place of its own, where it can grow; one that is too long, or several joined, stays
+    where it is."""
     memory.seldom()
     frame = frame_at(loop.frames + i * _FRAME)
     captured = u64(frame.captured_bytes)
-    if captured <= _SLOT:
+    if captured <= _SLOT and segment_bytes(loop, i) == ZERO:
         to = loop.bytes + i * _SLOT
         memory.copy(to, u64(frame.address), captured)
         frame.address = to

@@ -1237,7 +1237,7 @@ QUEUE = np.dtype(
         ("holder", "u4"),  # number + 1 of the worker that polls it, 0: nobody at the moment             that worker
         ("wanted", "u4"),  # number + 1 of the worker that is to poll it                                  who assigns
         ("unmeasured", "u4"),  # 1: what comes and goes is not counted, only what is lost
-        ("reserved1", "u4"),
+        ("tells_segments", "u4"),  # 1: before each frame stands how it is to be cut
         ("rx_sizes", "u8", (SIZES,)),  # bursts by their size
         ("tx_sizes", "u8", (SIZES,)),  # batches by theirs
         ("causes", "u8", (CAUSES,)),  # of `rx_dropped`, as its kind tells them apart
@@ -1345,6 +1345,8 @@ PLACES = np.dtype(
 """What a worker knows of a ring of frames to be sent (TPACKET_V2): QUEUE.tx of a port of kind PACKET.  Of kind PCAP it has
 one place, and `cursor` counts the bytes that stand there; and QUEUE.rx are the FRAMEs of a file.
 """
+PLACE_HEAD_BYTES = 42
+"""Before a frame in a place to be sent from: struct tpacket2_hdr and struct virtio_net_hdr."""
 
 QUEUED = np.dtype(
     [
@@ -2135,7 +2137,7 @@ def digest_beside() -> int:
     constants = (
         f"{ROSTER_MAX} {SEATS_MAX} {EVENTS_MAX} {CAUSES} {SIZES} {PARTS} {LATENCIES} {FRAME_SLOT_BYTES} "
         f"{GENERATION_BYTES_MAX} {RULES_MAX} {RULE_TABLES_MAX} {DIMENSIONS_MAX} {LEARNED_MAX} {LEARNED_WAYS} "
-        f"{QUARANTINE_LINES} {LINE_SLOTS} {TRANSLATES} {KEEPS_ADDRESS} {VLAN_PRESENT}"
+        f"{QUARANTINE_LINES} {LINE_SLOTS} {TRANSLATES} {KEEPS_ADDRESS} {VLAN_PRESENT} {PLACE_HEAD_BYTES}"
     )
     return _hash_of(BESIDE, enums, constants)
 

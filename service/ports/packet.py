@@ -12,13 +12,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import mmap
+import os
+import re
 import socket
 import struct
 from collections.abc import Sequence
 
 import numpy as np
 
-from ...shm.layout import BLOCKS, PLACES, PortKind
+from ...shm.layout import BLOCKS, PLACE_HEAD_BYTES, PLACES, PortKind
 from ...shm.queues import Side
 from .. import log
 from . import interface, packet_rings, steering
@@ -29,7 +31,7 @@ from .programs import filter_program
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP, PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION = 1, 5, 6, 10
 PACKET_TX_RING, PACKET_LOSS, PACKET_FANOUT, PACKET_QDISC_BYPASS = 13, 14, 18, 20
-PACKET_FANOUT_DATA, PACKET_IGNORE_OUTGOING = 22, 23
+PACKET_FANOUT_DATA, PACKET_IGNORE_OUTGOING, PACKET_VNET_HDR = 22, 23, 15
 PACKET_MR_PROMISC = 1
 TPACKET_V2, TPACKET_V3 = 1, 2
 FANOUT_HASH, FANOUT_CBPF = 0, 6
@@ -47,7 +49,7 @@ RETIRE_MS_DEFAULT = 1
 """After which a block that is not full is handed over: the latency of a packet that comes alone."""
 PLACES_COUNT = 1024
 PLACE_BYTES_MIN = 2048
-PLACE_HEAD_BYTES, ETHERNET_BYTES, TAG_BYTES = 32, 14, 4
+ETHERNET_BYTES, TAG_BYTES = 14, 4
 SEND_BUFFER_BYTES = 1 << 24
 FANOUTS = {"addresses": FANOUT_CBPF, "flows": FANOUT_HASH}
 """How packets are dealt out: by their addresses; or by addresses and ports, which spreads them more, and apart from
@@ -56,6 +58,12 @@ STATISTICS_BYTES = 12
 """Of a ring of TPACKET_V3; of one of TPACKET_V2 there are the first eight."""
 _PLACES, _STATISTICS = struct.Struct("4I"), struct.Struct("2I")
 _log = log.logger("port")
+_RELEASE = re.compile("[0-9]+")
+
+
+def tells_segments() -> bool:
+    """Return whether this system can tell how frames are to be cut, of UDP too (Linux 6.2): what it cannot tell it drops."""
+    return tuple(map(int, _RELEASE.findall(os.uname().release)[:2])) >= (6, 2)
 
 
 class PacketPort(Device):
@@ -163,6 +171,7 @@ class PacketPort(Device):
         try:
             version, ring = self._ring(retire_ms)
             of.setsockopt(SOL_PACKET, PACKET_VERSION, version)
+            of.setsockopt(SOL_PACKET, PACKET_VNET_HDR, int(tells_segments()))
             of.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, int(not outgoing))
             of.setsockopt(SOL_PACKET, PACKET_RX_RING, ring)
             self._map(of, size)
@@ -202,6 +211,7 @@ class PacketPort(Device):
         size = PLACES_COUNT * self._place_bytes
         try:
             of.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
+            of.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
             of.setsockopt(SOL_PACKET, PACKET_LOSS, 1)  # a frame that is wrong does not stop those behind it
             with contextlib.suppress(OSError):
                 of.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
@@ -232,6 +242,7 @@ class PacketPort(Device):
             blocks = queue["rx"].view(BLOCKS)
             blocks["blocks"] = np.frombuffer(self._memory[index], "u1").ctypes.data
             blocks["block_bytes"], blocks["count"] = BLOCK_BYTES, self._blocks_count
+            queue["tells_segments"] = self._rx[index].getsockopt(SOL_PACKET, PACKET_VNET_HDR)
             queue["rx_descriptor"] = self._rx[index].fileno()
         if Side.TX in sides:
             places = queue["tx"].view(PLACES)

@@ -49,3 +49,16 @@ def test_a_tag_is_put_back_and_the_header_says_so(places, told, kind):
     assert after[:60] == expected[:60]
     assert after[60 : 64 + len(FRAME)] == FRAME[:12] + struct.pack("!HH", kind, 0x2007) + FRAME[12:]
     assert not frame_status.has_tag(u64(struct.unpack_from("<I", after, status_at)[0]))
+
+
+def test_how_a_frame_is_to_be_cut_is_told_with_a_tag_and_without():
+    room = np.zeros(128, "u1")
+    start = room.ctypes.data + 64
+    room[54:64] = np.frombuffer(struct.pack("<BBHHHH", 1, 5, 42, 700, 34, 6), "u1")  # VIRTIO_NET_HDR_GSO_UDP_L4
+    room[:32].view("<u4")[5] = USER | TAGGED
+    room[24:26].view("<u2")[0] = 64
+    assert frame_status.segment_bytes(u64(start)) == 700
+    frame_status.put_tag_back(u64(room.ctypes.data), u64(20), u64(12), u64(24), u64(0x8100), u64(7))
+    assert frame_status.segment_bytes(u64(start - 4)) == 700
+    room[51] = 0  # the kind of its segments: none
+    assert frame_status.segment_bytes(u64(start - 4)) == 0

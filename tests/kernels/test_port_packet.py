@@ -10,7 +10,7 @@ from wired import Gateway
 from wires import raw
 from zonetrack.kernels import port_packet
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import BLOCKS, PLACES
+from zonetrack.shm.layout import BLOCKS, PLACE_HEAD_BYTES, PLACES
 from zonetrack.shm.reasons import Reason
 
 THROUGH = """
@@ -204,8 +204,9 @@ def test_the_next_worker_sends_what_the_last_had_put(gateway):
     frames = datagrams(2)
     for place, frame in enumerate(frames):
         start = place * int(places["place_bytes"])
-        memory[start + 32 : start + 32 + len(frame)] = np.frombuffer(frame, "u1")
-        memory[start + 4 : start + 8].view("u4")[0] = len(frame)
+        begin = start + PLACE_HEAD_BYTES
+        memory[begin : begin + len(frame)] = np.frombuffer(frame, "u1")
+        memory[start + 4 : start + 8].view("u4")[0] = len(frame) + 10  # and a struct virtio_net_hdr
         memory[start : start + 4].view("u4")[0] = 1
     places["cursor"], places["putting"] = 1, 2  # it died between its last frame and the count of it
     gateway.take_over()

@@ -22,6 +22,12 @@ def look_at(frame):
 
 
 @kernel
+def part_bytes(frame, most, told):
+    """Look at a FRAME, and say how large its parts are."""
+    return superframes.part_bytes(superframes.look(frame_at(frame)), most, told)
+
+
+@kernel
 def write_at(frame, part, number, first, size, shape):
     """Write a part into a FRAME, and complete it."""
     superframes.write(frame_at(frame), frame_at(part), number, first, size, shape)
@@ -42,7 +48,7 @@ def cut(packet, size):
     frame, kept = described(bytes(packet))
     at = u64(frame.ctypes.data)
     shape = int(look_at(at))
-    data, end = shape >> 24 & 0xFFF, shape >> 36
+    data, end = shape >> 24 & 0xFFF, shape >> 36 & 0xFFFFFF
     parts = []
     for number, first in enumerate(range(0, end - data, size)):
         slot = np.zeros(FRAME_SLOT_BYTES, "u1")
@@ -76,16 +82,47 @@ def test_parts_are_what_the_sender_would_have_sent(network, ethernet, options):
     assert cut(ethernet / network / tcp / data, 1400) == wanted
 
 
+@pytest.mark.parametrize("network", [FOUR, SIX], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("ethernet", [ETHERNET, ETHERNET / Dot1Q(vlan=7)], ids=["untagged", "tagged"])
+def test_datagrams_are_what_the_sender_would_have_sent(network, ethernet):
+    data = bytes(n % 251 for n in range(2345))
+    wanted = []
+    for number, first in enumerate(range(0, len(data), 700)):
+        ip = network.copy()
+        if ip.version == 4:
+            ip.id = (0xFFFF + number) % 2**16
+        wanted.append(bytes(ethernet / ip / UDP(sport=1, dport=2) / data[first : first + 700]))
+    assert cut(ethernet / network / UDP(sport=1, dport=2) / data, 700) == wanted
+
+
+@pytest.mark.parametrize(
+    ("packet", "most", "told", "size"),
+    [
+        (ETHERNET / FOUR / TCP() / bytes(3000), 1514, 0, 1460),
+        (ETHERNET / FOUR / TCP() / bytes(3000), 1514, 1400, 1400),
+        (ETHERNET / FOUR / TCP() / bytes(3000), 1514, 9000, 1460),
+        (ETHERNET / FOUR / TCP() / bytes(3000), 54, 0, 0),
+        (ETHERNET / FOUR / UDP() / bytes(3000), 1514, 1472, 1472),
+        (ETHERNET / FOUR / UDP() / bytes(3000), 1514, 1473, 0),
+        (ETHERNET / FOUR / UDP() / bytes(3000), 1514, 0, 0),
+    ],
+    ids=["a stream", "as it was sent", "shorter", "no room", "datagrams", "longer than may be", "not told"],
+)
+def test_parts_are_as_their_sender_had_them_where_that_may_be(packet, most, told, size):
+    frame, _kept = described(bytes(packet))
+    assert part_bytes(u64(frame.ctypes.data), u64(most), u64(told)) == size
+
+
 @pytest.mark.parametrize(
     "packet",
     [
-        ETHERNET / FOUR / UDP(sport=1, dport=2) / bytes(3000),
+        ETHERNET / FOUR / UDP(sport=1, dport=2),
         ETHERNET / FOUR.__class__(src="192.0.2.1", dst="198.51.100.7", flags="MF") / TCP() / bytes(3000),
         ETHERNET / SIX / IPv6ExtHdrDestOpt() / TCP() / bytes(3000),
         ETHERNET / FOUR / TCP(dataofs=4) / bytes(3000),
         Ether(type=0x88B5) / bytes(3000),
     ],
-    ids=["UDP", "fragment", "extension header", "short header", "no IP"],
+    ids=["nothing in it", "fragment", "extension header", "short header", "no IP"],
 )
 def test_what_cannot_be_cut_is_left(packet):
     frame, _kept = described(bytes(packet))

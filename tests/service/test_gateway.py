@@ -3,17 +3,21 @@
 import contextlib
 import os
 import signal
+import socket
 
 import checkout
 import pytest
-from hosts import ask, at, echo, ports_of, refused, serve_bytes, transfer
+from hosts import TIMEOUT_S, ask, at, echo, ports_of, refused, serve_bytes, transfer
 from services import Service
 from town import INSIDE, OUTSIDE, Town
 from zonetrack.clients.sync import connect
 from zonetrack.kernels.jit import JIT
+from zonetrack.service.ports import packet
 
 RULES = checkout.ROOT / "docs" / "examples" / "stateful-firewall.rules"
 PACKET_SOCKETS = ("afpacket:lan0,name=lan,ring_mb=4", "afpacket:wan0,name=wan,ring_mb=4")
+PROMPT_SOCKETS = ("afpacket:lan0,name=lan,latency=low", "afpacket:wan0,name=wan,latency=low,ring_mb=4")
+UDP_SEGMENT = 103
 PROMPT = ("xdp:lan0,name=lan,ring=1024", "afpacket:wan0,name=wan,latency=low,ring_mb=4")
 BYTES = int(os.environ.get("TRANSFER_BYTES", 20_000_000 if JIT else 200_000))
 
@@ -77,6 +81,49 @@ def test_segments_that_are_longer_than_the_wire_takes_are_cut(town, serve):
     # each frame that came has gone in one part or more, and none was too long
     assert queues["wan"]["tx_packets"] > 1.5 * queues["lan"]["rx_packets"]
     assert queues["wan"]["tx_too_long"] == 0
+    assert service.stop() == 0
+
+
+def send_joined(child, ip, port, size, count):
+    """Send datagrams of one size, many at once, as QUIC does: the device is to cut them (udp(7), UDP_SEGMENT)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        try:
+            sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
+        except OSError:
+            return 0
+        sender.sendto(os.urandom(size * count), (ip, port))
+    return count
+
+
+def take_datagrams(child, ip, port, count):
+    """Return the sizes of so many datagrams."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taker:
+        taker.settimeout(TIMEOUT_S)
+        taker.bind((ip, port))
+        child.say("listens")
+        return [len(taker.recv(1 << 16)) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("ports", "sent"),
+    [(PACKET_SOCKETS, ((1000, 20), (300, 2))), (PROMPT_SOCKETS, ((300, 2), (500, 3)))],
+    ids=["blocks", "prompt"],
+)
+def test_datagrams_that_were_sent_together_arrive_each_by_itself(town, serve, ports, sent):
+    """Some that are longer together than the wire takes, and some that are not."""
+    if not packet.tells_segments():
+        pytest.skip("this system tells nobody how datagrams are to be cut")
+    town.leave_cutting_to_devices()
+    service = serve(ports=ports)
+    for size, count in sent:
+        with at(town.outside, take_datagrams, OUTSIDE, 443, count) as taker:
+            assert taker.hear() == "listens"
+            with at(town.inside, send_joined, OUTSIDE, 443, size, count) as sender:
+                if sender.hear() == 0:
+                    pytest.skip("this system joins no datagrams")
+            assert taker.hear() == [size] * count
+    queues = ports_of(service)
+    assert queues["wan"]["tx_too_long"] == queues["lan"]["rx_truncated"] == 0
     assert service.stop() == 0
 
 
