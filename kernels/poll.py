@@ -366,9 +366,7 @@ def poll(views, loop, now_ms, rounds_max, sweep_slots):
         sweep.sweep(views, now_ms, sweep_slots)
     if packets == ZERO:
         loop.busy = ZERO
-        _sleep(
-            loop,
-            now_ms,
-            min(u64(loop.sleep_ms), SLEEP_MS_WAITING) if fragments.waits_for(views) else u64(loop.sleep_ms),
-        )
+        sleep_ms = u64(loop.sleep_ms)
+        if sleep_ms != ZERO:
+            _sleep(loop, now_ms, min(sleep_ms, SLEEP_MS_WAITING) if fragments.waits_for(views) else sleep_ms)
     return packets

@@ -191,6 +191,7 @@ class Config:
     tx_flush_interval_us: int = key(
         number(0, 1_000_000), 0, "that they wait while packets come; 0: to the end of a round over all queues"
     )
+    busy_poll: bool = key(switch, False, "workers never sleep, and take all of a processor each", live=True)
     hang_ms: int = key(
         number(1_000, 600_000), 10_000, "a worker that makes no turn for so long is killed and replaced", live=True
     )

@@ -178,6 +178,7 @@ def _queues(opened: list[ports.Opened], config: Config) -> Queues:
     except ValueError as error:
         raise ConfigError(f"ports, assign: {error}") from error
     made.measure(config.statistics)
+    made.stay_awake(config.busy_poll)
     return made
 
 

@@ -178,6 +178,7 @@ class Keeper:
             if left is not None:
                 self._queues.assign(self._assigned(self.config))
                 self._queues.measure(self.config.statistics)
+                self._queues.stay_awake(self.config.busy_poll)
             if self.config.rules is not None:
                 self._rules.load_file(self.config.rules, RULES_WAIT_S)
         if left is not None:
@@ -462,6 +463,7 @@ class Keeper:
                 self._queues.assign(assigned)
             if after.statistics != self.config.statistics:
                 self._queues.measure(after.statistics)
+            self._queues.stay_awake(after.busy_poll)
             self.config = merge(self.config, after)
             self._house.estate.add(live=orphans.about(self.config)["live"])
             self._house.events.keep(exporting.kinds(self.config))

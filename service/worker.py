@@ -98,7 +98,7 @@ class Worker:
     def _turns(self, me: int, views: np.record) -> Callable[[], int]:
         """Return a function that makes one turn of participant ``me``: it returns the packets taken."""
         polls = self.queues.held_by(self.number)
-        loop = Loop(self.queues, self.numbers, me, self.rules, self.number, polls)
+        self._loop = loop = Loop(self.queues, self.numbers, me, self.rules, self.number, polls)
         perf, head = self.queues.perf[self.number], self.queues.head
         perf["on"] = perf["round_packets"] = 0  # whoever was here before may have died in the middle of a burst
         seen = (-1, -1)
@@ -119,7 +119,9 @@ class Worker:
                 began_ns = time.monotonic_ns()
                 sweeper.sweep(views, moment, slots)
                 perf["sweep_ns"] += time.monotonic_ns() - began_ns
-            loop.record["sleep_ms"] = 0 if sweeper.is_behind else 1 if seen[0] < 0 else rest_ms
+            loop.record["sleep_ms"] = 0 if sweeper.is_behind or head["awake"] else 1 if seen[0] < 0 else rest_ms
+            if head["awake"]:
+                loop.record["busy"] = 1  # it looks for a while before it comes back
             began_ns = time.monotonic_ns()
             packets = int(poll.poll(views, loop.record, np.uint64(moment), ROUNDS_MAX, NOTHING))
             took_ns = time.monotonic_ns() - began_ns

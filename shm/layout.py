@@ -1295,7 +1295,8 @@ QUEUES_HEAD = np.dtype(
     [
         ("assignments", "u8"),  # how often queues were assigned anew
         ("unmeasured", "u8"),  # 1: workers count nothing but losses
-        ("reserved", "u8", (6,)),
+        ("awake", "u8"),  # 1: they never sleep
+        ("reserved", "u8", (5,)),
     ],
     align=True,
 )
@@ -1427,7 +1428,7 @@ POLL = np.dtype(
         ("waits", "u8"),  # address of WAIT[wait_count], the words to sleep on
         ("wait_count", "u8"),
         ("timeout", "u8"),  # address of a TIMESPEC
-        ("sleep_ms", "u8"),  # the longest sleep
+        ("sleep_ms", "u8"),  # the longest sleep; 0: none
         ("spins_max", "u8"),  # looks at the queues before it sleeps
         ("busy", "u8"),  # 1: there were packets since it slept last, so it spins first
         ("sleeps", "u8"),

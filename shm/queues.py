@@ -251,6 +251,10 @@ class Queues:
         self.records["unmeasured"] = not on
         self.head["unmeasured"] = not on
 
+    def stay_awake(self, on: bool) -> None:
+        """Have workers look for packets all the time, or sleep where there are none."""
+        self.head["awake"] = on
+
     def __len__(self) -> int:
         return len(self.records)
 

@@ -198,6 +198,7 @@ def test_sleep_ends_with_its_moment(pair, numbers):
 
 
 def test_no_sleep_where_there_is_something(lab):
+    lab.loop.record["sleep_ms"] = 1
     with lab.client() as client:
         send(client, datagrams(1))
         lab.poll()
@@ -206,6 +207,9 @@ def test_no_sleep_where_there_is_something(lab):
         lab.poll()
         assert lab.loop.record["sleeps"] == 1
         assert lab.loop.record["busy"] == 0
+        lab.loop.record["sleep_ms"] = 0  # it does not sleep at all
+        lab.poll()
+        assert lab.loop.record["sleeps"] == 1
 
 
 def test_sleeping_client_is_woken_by_its_answer(lab):

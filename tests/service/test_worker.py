@@ -16,7 +16,7 @@ from zonetrack.service.children import Child
 from zonetrack.service.rules import Names
 from zonetrack.service.worker import Worker
 from zonetrack.shm import port, roster, segment
-from zonetrack.shm.layout import GLOBAL, POLICY, CtState, Region
+from zonetrack.shm.layout import GLOBAL, POLICY, CtState, Kind, Region
 from zonetrack.shm.queues import Queues
 from zonetrack.shm.rulebook import Rulebook
 from zonetrack.shm.sizing import Geometry
@@ -195,3 +195,16 @@ def test_a_worker_goes_by_rules_and_lets_go_of_them(place):
     os.kill(each.child.pid, signal.SIGTERM)
     assert each.end() == Exit.OK
     assert book._acknowledged.tolist() == [0]
+
+
+def test_one_that_is_to_stay_awake_does_not_sleep(place):
+    at = place()
+    me = roster.join(at.table, Kind.WORKER)
+    turn = at.worker._turns(me, at.table.views(me))
+    loop = at.worker._loop.record
+    assert (turn(), loop["sleeps"]) == (0, 1)
+    at.queues.stay_awake(True)
+    assert ([turn() for _ in range(3)], loop["sleeps"]) == ([0, 0, 0], 1)
+    at.queues.stay_awake(False)
+    assert (turn(), loop["sleeps"]) == (0, 2)
+    roster.leave(at.table, me)
