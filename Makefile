@@ -173,6 +173,12 @@ bench: $(READY)
 	for expectations in 0 1000; do for threads in 1 2; do \
 	    $(LOAD) unnat --threads $$threads --expectations $$expectations --json | $(KEEP); \
 	done; done
+	for topology in p pp pv pvp vv vn; do $(LOAD) forward --topology $$topology --json | $(KEEP); done
+	for size in 512 1024 1280 1518; do $(LOAD) forward --size $$size --flows 1000 --seconds 5 --json | $(KEEP); done
+	$(LOAD) forward --topology vv --flows 1000 --tx-batching on --tx-flush-interval-us 0,50,100,200,400 --json | $(KEEP)
+	$(LOAD) forward --flows 1000 --tx-batching on --seconds 60 --paced-share 0.8 --json | $(KEEP)
+	$(LOAD) forward --flows 1000 --against kernel --seconds 10 --json | $(KEEP)
+	$(LOAD) forward --flows 1000 --stats-pairs 60 --seconds 1 --json | $(KEEP)
 	for scenario in events dump views clients; do $(LOAD) $$scenario --json | $(KEEP); done
 	$(BIN)/python -m zonetrack.clients.benchmarks docs/benchmarks/history.jsonl > docs/benchmarks.md
 

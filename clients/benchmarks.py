@@ -66,11 +66,16 @@ FIGURES = {
         *("packets_per_second", "requests_per_second", "count_ms_p50", "count_ms_p99"),
         *("packet_rate_fall_percent_flood", "packet_rate_fall_percent_busy"),
     ),
+    "forward": (
+        *("packets_per_second", "packets_per_cpu_second", "packets_per_busy_second", "p50_us", "p99_us", "paced_lost"),
+        *("paced_unaccounted", "ratio_per_cpu_second", "ratio", "low", "high"),
+    ),
     "views": ("idle_cpu_percent", "top_cpu_percent", "page_cpu_percent", "scrape_ms", "import_ms"),
 }
 """What is shown of each scenario; of others, all that the history has."""
 SHOWN_PARAMETERS = ("threads", "connections", "connections_per_thread", "zones", "data_packets", "iterations", "limit")
 SHOWN_PARAMETERS += ("timeout_ms", "burst", "addresses", "fill", "pairs", "room", "seconds", "size", "flows", "rounds")
+SHOWN_PARAMETERS += ("topology", "port", "batching", "tx_flush_interval_us", "paced_share", "against", "by", "rules")
 
 
 def read(text: Iterable[str]) -> list[Line]:

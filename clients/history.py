@@ -42,6 +42,17 @@ UNITS = {
     "ratio_to_floor": "1",
     "miss_ratio_to_floor": "1",
     "packets_per_second": "1/s",
+    "packets_per_cpu_second": "1/s",
+    "packets_per_busy_second": "1/s",
+    "p50_us": "us",
+    "p99_us": "us",
+    "paced_per_second": "1/s",
+    "paced_lost": "1",
+    "paced_unaccounted": "1",
+    "ratio_per_cpu_second": "1",
+    "ratio": "1",
+    "low": "1",
+    "high": "1",
     "connections_per_second": "1/s",
     "elapsed_s": "s",
     "cleaned": "1",
@@ -79,6 +90,8 @@ UNITS = {
     "import_ms": "ms",
 }
 """The figures that are worth comparing over time; all else in a result is a parameter, or counts what was done."""
+ROW_PARAMETERS = ("flows", "batching", "tx_flush_interval_us", "rules", "pairs", "by")
+"""Of a result that has rows: what tells one from another."""
 
 
 def commit() -> str | None:
@@ -120,9 +133,14 @@ def lines(result: dict[str, Any], measured_on: dict[str, Any]) -> Iterator[dict[
     """Yield a line for each figure of a result that is worth keeping.
 
     Args:
-        result: what ``zonetrack load SCENARIO --json`` printed.
+        result: what ``zonetrack load SCENARIO --json`` printed; each of its rows, if it has any, is a result.
         measured_on: what ``machine`` says.
     """
+    whole = {name: value for name, value in result.items() if name != "rows"}
+    for row in result.get("rows", ()):
+        given = {name: value for name, value in row.items() if name in UNITS or name in ROW_PARAMETERS}
+        yield from lines({name: value for name, value in whole.items() if name not in UNITS} | given, measured_on)
+    result = whole
     spread = result.get("spread", {})
     parameters = {
         name: value

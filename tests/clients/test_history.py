@@ -36,6 +36,20 @@ def test_a_line_for_each_figure_that_is_worth_keeping():
     assert "spread" not in found["packets_per_second"]
 
 
+def test_each_row_of_a_result_is_one():
+    rows = [
+        {"flows": 10, "batching": "on", "packets_per_second": 5.0, "sent": 12},
+        {"flows": 10, "batching": "off", "p99_us": 7, "sent": 13},
+    ]
+    result = {"scenario": "forward", "topology": "pp", "ratio_per_cpu_second": 1.5, "rows": rows}
+    found = [(line["parameters"], line["name"], line["value"]) for line in history.lines(result, {})]
+    assert found == [
+        ({"topology": "pp", "flows": 10, "batching": "on"}, "packets_per_second", 5.0),
+        ({"topology": "pp", "flows": 10, "batching": "off"}, "p99_us", 7),
+        ({"topology": "pp"}, "ratio_per_cpu_second", 1.5),
+    ]
+
+
 def test_every_line_says_what_it_was_measured_on():
     machine = history.machine()
     assert {"date", "commit", "cpu", "cores", "numba"} <= machine.keys()
