@@ -7,14 +7,15 @@ for which generation and which part of a table it is good, so nothing is ever wi
 
 Four, for with one in eight places taken every ninth flow would have to share its own.  A burst has them fetched for all of
 its packets before the first is looked up (``foresee``).  A place is one line: it has room for seven words of what can be
-asked of a packet, and the compiler says which of the nine they are, for all rules of a part.
+asked of a packet, and the compiler says which of the nine they are, for all rules of a part.  Where these ask for more, two
+lines are a place; the second says, too, for what it is good, so that none is taken for the half of another.
 
 Concurrency: private memory, and a generation that nobody writes.
 """
 
 from __future__ import annotations
 
-from ..shm.layout import CACHED_BYTES, CACHED_MAX, CACHED_WAYS, CACHED_WORDS, FIELDS_BYTES, LINE_BYTES
+from ..shm.layout import CACHED_BYTES, CACHED_MAX, CACHED_WAYS, CACHED_WORDS, FIELDS_BYTES, FIELDS_WORDS, LINE_BYTES
 from . import classify, memory
 from .classify import NO_RULE, subset_at
 from .jit import inlined, kernel
@@ -26,7 +27,8 @@ _WHAT = u64(8 * CACHED_WORDS)
 _SET = u64(CACHED_WAYS * CACHED_BYTES)
 _SETS_MASK = u64(CACHED_MAX // CACHED_WAYS - 1)
 _WAY_SHIFT = u64(64 - CACHED_WAYS.bit_length() + 1)
-_LINE = u64(LINE_BYTES)
+_LINE, _WAYS = u64(LINE_BYTES), u64(CACHED_WAYS)
+MORE_WORDS = FIELDS_WORDS - CACHED_WORDS
 _SALTS = (u64(0x9E3779B97F4A7C15), u64(0xD6E8FEB86659FD93), u64(0xBF58476D1CE4E5B9))
 assert CACHED_WORDS == 7 and CACHED_BYTES == LINE_BYTES and FIELDS_BYTES <= 1 << 8
 
@@ -71,6 +73,19 @@ def _is_it(at, fields, mask, asked):
     return different == ZERO
 
 
+@kernel
+def _are_these_too(at, good_for, fields, mask, more):
+    """Return whether the second line of a place has the other words of a packet."""
+    memory.apart()
+    if memory.le64(at + _WHAT) != good_for:
+        return False
+    different = ZERO
+    for i in range(MORE_WORDS):
+        one = u64(i) << THREE
+        different |= memory.le64(at + one) ^ _word(fields, mask, (more >> one) & LOW_8)
+    return different == ZERO
+
+
 @inlined
 def _set_of(cache, fields, mask, asked):
     """Return the address of the places that may hold a flow."""
@@ -101,19 +116,30 @@ def foresee(cache, generation, table, fields):
 
 
 @kernel
-def _remember(first, good_for, fields, mask, asked, number):
+def _put(at, good_for, fields, mask, places, count):
+    """Write some words of a flow into a line, and for what they are good."""
+    memory.apart()
+    for i in range(count):
+        one = u64(i) << THREE
+        memory.set_le64(at + one, _word(fields, mask, (places >> one) & LOW_8))
+    memory.set_le64(at + _WHAT, good_for)
+
+
+@kernel
+def _remember(first, good_for, fields, mask, subset, number):
     """Put what a flow has met into one of its places: one that is good for nothing any more, else one by chance."""
     memory.seldom()
-    at = first + ((_word(fields, mask, asked & LOW_8) * _SALTS[0]) >> _WAY_SHIFT) * _CACHED
-    for way in range(CACHED_WAYS):
-        other = first + u64(way) * _CACHED
-        if memory.le64(other + _WHAT) >> THIRTY_TWO != good_for >> THIRTY_TWO:
-            at = other
+    asked, wide = u64(subset.asked), u64(subset.is_wide)
+    way = (_word(fields, mask, asked & LOW_8) * _SALTS[0]) >> _WAY_SHIFT
+    at = first + (way & ~wide) * _CACHED
+    for other in range(_WAYS >> wide):
+        line = first + (u64(other) << wide) * _CACHED
+        if memory.le64(line + _WHAT) >> THIRTY_TWO != good_for >> THIRTY_TWO:
+            at = line
             break
-    for i in range(CACHED_WORDS):
-        one = u64(i) << THREE
-        memory.set_le64(at + one, _word(fields, mask, (asked >> one) & LOW_8))
-    memory.set_le64(at + _WHAT, good_for | (number + ONE if number != NO_RULE else ZERO))
+    if wide != ZERO:
+        _put(at + _LINE, good_for, fields, mask, u64(subset.more), u64(MORE_WORDS))
+    _put(at, good_for | (number + ONE if number != NO_RULE else ZERO), fields, mask, asked, u64(CACHED_WORDS))
 
 
 @kernel
@@ -136,14 +162,15 @@ def find(cache, word, generation, table, fields, rows, foreseen):
     subset = subset_at(classify.subset_address(generation, place))
     if u64(subset.mask) == ZERO:
         return classify.within(generation, place, fields, rows)
-    mask, asked = generation + u64(subset.mask), u64(subset.asked)
+    mask, asked, wide = generation + u64(subset.mask), u64(subset.asked), u64(subset.is_wide)
     first = foreseen if foreseen != ZERO else _set_of(cache, fields, mask, asked)
     good_for = ((word & LOW_32) << THIRTY_TWO) | (place << SIXTEEN)
-    for way in range(CACHED_WAYS):
-        at = first + u64(way) * _CACHED
+    for way in range(_WAYS >> wide):
+        at = first + (u64(way) << wide) * _CACHED
         what = memory.le64(at + _WHAT)
         if what & ~LOW_16 == good_for and _is_it(at, fields, mask, asked):
-            return (what & LOW_16) - ONE if what & LOW_16 != ZERO else NO_RULE
+            if wide == ZERO or _are_these_too(at + _LINE, good_for, fields, mask, u64(subset.more)):
+                return (what & LOW_16) - ONE if what & LOW_16 != ZERO else NO_RULE
     number = classify.within(generation, place, fields, rows)
-    _remember(first, good_for, fields, mask, asked, number)
+    _remember(first, good_for, fields, mask, subset, number)
     return number

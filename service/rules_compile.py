@@ -276,17 +276,17 @@ def _asked_for(rules: Sequence[Rule]) -> np.ndarray:
     return fields(**mask)
 
 
-def _places(mask: np.ndarray) -> list[int]:
-    """Return where in FIELDS the words stand that are asked for, CACHED_WORDS of them, or none where they are more.
+def _places(mask: np.ndarray) -> tuple[list[int], list[int]]:
+    """Return where in FIELDS the words stand that are asked for: as many as CACHED has, and those beyond, if there are any.
 
-    The ports come first; where there are fewer, a word that nobody asks for makes up the number.
+    The ports come first and the label last; where there are fewer, a word that nobody asks for makes up the number.
     """
     words = mask.view("u8")
-    ports = int(offset(FIELDS, "sport")) // 8
-    places = sorted(np.flatnonzero(words).tolist(), key=lambda word: (word != ports, word))
-    if len(places) > CACHED_WORDS:
-        return []
-    return [8 * place for place in places + [int(np.argmin(words))] * (CACHED_WORDS - len(places))]
+    ports, label = (int(offset(FIELDS, name)) // 8 for name in ("sport", "label"))
+    rank = {ports: 0, label: 2, label + 1: 2}
+    asked = sorted(np.flatnonzero(words).tolist(), key=lambda word: (rank.get(word, 1), word))
+    first = asked[:CACHED_WORDS] + [int(np.argmin(words))] * (CACHED_WORDS - len(asked))
+    return [8 * word for word in first], [8 * word for word in asked[CACHED_WORDS:]]
 
 
 # ------------------------------------------------------------------------------------------------ translations
@@ -316,8 +316,9 @@ def _subset(rules: Sequence[Rule], numbers: Sequence[int], block: Block) -> np.n
     if len(numbers) <= LINEAR_MAX:
         return made
     mask = _asked_for([rules[number] for number in numbers])
-    if places := _places(mask):
-        made["mask"], made["asked"] = block.put(mask), int.from_bytes(bytes(places), "little")
+    first, second = _places(mask)
+    made["mask"], made["is_wide"] = block.put(mask), bool(second)
+    made["asked"], made["more"] = (int.from_bytes(bytes(one), "little") for one in (first, second))
     words = -(-len(numbers) // 64)
     mine = [rules[number] for number in numbers]
     dimensions = []

@@ -1590,14 +1590,15 @@ SUBSET = np.dtype(
         ("count", "u4"),
         ("dimension_count", "u4"),  # 0: so few rules that they are gone through
         ("words", "u4"),  # of 64 rules each, of a row behind its summary
-        ("reserved", "u4"),
-        ("mask", "u8"),  # offset of FIELDS: a bit for each that some rule asks for; 0: what is met is not remembered
+        ("is_wide", "u4"),  # 1: more words are asked for than one CACHED has
+        ("mask", "u8"),  # offset of FIELDS: a bit for each that some rule asks for; 0: so few rules
         ("asked", "u8"),  # where in FIELDS the words that CACHED has stand, in bytes, 8 bits each, the first lowest
+        ("more", "u8"),  # likewise, those of a second CACHED
     ],
     align=True,
 )
 """Rules of one table that packets of some ct_states can match."""
-SUBSET_BYTES = 48
+SUBSET_BYTES = 56
 
 DIMENSION = np.dtype(
     [
@@ -1659,7 +1660,7 @@ INTERVAL = np.dtype(
 INTERVAL_BYTES = 24
 
 CACHED_WORDS = 7
-"""Of FIELDS; of rules that ask for more of them what is met is not remembered."""
+"""Of FIELDS; where rules ask for more, two of these in a row make one."""
 CACHED = np.dtype(
     [
         ("fields", "u8", (CACHED_WORDS,)),  # of a packet, under the mask of its SUBSET: those that it names

@@ -92,15 +92,46 @@ def test_few_rules_are_not_remembered():
     assert memory.flows == 0
 
 
-def test_rules_that_ask_for_more_than_a_place_holds_are_met_and_not_remembered():
+def test_where_rules_ask_for_more_than_a_line_holds_two_lines_are_a_place():
     every = (1 << 128) - 1
-    match = {name: Masked(0, every) for name in ("src", "dst")} | {"ct_state": Masked(0, 1), "mark": Masked(0, 1)}
-    for more, remembered in (({"sport": Masked(0, 1)}, 1), ({"sport": Masked(0, 1), "label": Masked(0, 1)}, 0)):
-        rules = [Rule(0, 100, 0, match | more | {"src": Masked(i << 64 | i, every)}) for i in range(40)]
+    match = {"dst": Masked(0, every), "ct_state": Masked(0, 1), "mark": Masked(0, 1), "sport": Masked(0, 1)}
+    for label, lines in ((0, 1), (1, 2), (1 << 64 | 1, 2)):
+        asked = match | {"label": Masked(0, label)}
+        rules = [Rule(0, 100, 0, asked | {"src": Masked(i << 64 | i, every)}) for i in range(40)]
         generation, memory = rules_compile.compile_rules([*rules, Rule(0, 1, 0, {})]), Memory()
-        for number in (7, 39, 40):
-            assert memory.met(generation, reference.fields({"src": number << 64 | number})) == number
-        assert memory.flows == 3 * remembered
+        hosts = (7, 39, 40, 0xFFFF)
+        labels = (0, label, 0, label)  # of one that is not 0, the rules in the middle match nothing
+        wanted = [number if number < 40 and not seen else 40 for number, seen in zip(hosts, labels, strict=True)]
+        packets = [
+            reference.fields({"src": number << 64 | number, "label": seen})
+            for number, seen in zip(hosts, labels, strict=True)
+        ]
+        for _ in range(2):
+            assert [memory.met(generation, packet) for packet in packets] == wanted
+        assert memory.flows == len(packets) * lines
+
+
+def test_flows_that_differ_in_what_the_second_line_has_are_two_and_share_their_places():
+    """Also beside a part of one line, which writes where the second lines are."""
+    every = (1 << 128) - 1
+    match = {"dst": Masked(0, every), "ct_state": Masked(0, 1), "mark": Masked(0, 1), "sport": Masked(0, 1)}
+    rules = [Rule(0, 100, 0, match | {"src": Masked(5, every), "label": Masked(i, every)}) for i in range(40)]
+    few = [Rule(1, 100, 0, {"src": Masked(i, every)}) for i in range(40)]
+    generation, memory = rules_compile.compile_rules([*rules, Rule(0, 1, 0, {}), *few, Rule(1, 1, 0, {})]), Memory()
+    packets = [reference.fields({"src": 5, "label": label}) for label in range(60)]
+    numbers = [min(label, 40) for label in range(60)]
+    for _ in range(2):
+        assert [memory.met(generation, packet) for packet in packets] == numbers
+    assert memory.flows == CACHED_WAYS  # all in one set, two lines each
+    at = map(u64, (memory.cache.ctypes.data, generation.ctypes.data, 0, packets[0].ctypes.data))
+    set_ = (int(rule_cache.foresee(*at)) - memory.cache.ctypes.data) // CACHED.itemsize
+    for way in range(CACHED_WAYS):  # the half of a place is none
+        memory.cache[set_ + way] = np.zeros((), CACHED)
+        assert [memory.met(generation, packet) for packet in packets[-2:]] == numbers[-2:]
+        assert [memory.met(generation, packet) for packet in packets[:3]] == numbers[:3]
+    others = [reference.fields({"src": number}) for number in range(200)]
+    assert [memory.met(generation, other, table=1) for other in others] == [looked_up(generation, o, 1) for o in others]
+    assert [memory.met(generation, packet) for packet in packets] == numbers
 
 
 def in_one_set(generation, memory, count):
