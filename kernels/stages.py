@@ -22,7 +22,7 @@ from . import endpoints, entries, index, memory, packet, plain, segments, tuples
 from .jit import inlined, kernel
 from .words import ONE, ZERO, u64
 
-AHEAD = u64(4)
+AHEAD = u64(7)
 """Packets before its turn at which a packet's record is fetched from the second level into the first."""
 
 ERROR = u64(PacketKind.ICMP_ERROR)
