@@ -83,6 +83,8 @@ class Reader:
     def __init__(self, limits: Limits, takes: frozenset[Type]) -> None:
         self._framer = Framer(limits)
         self._takes = takes
+        self.message_bytes = 0
+        """Of the message that was yielded last."""
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take in bytes as they came."""
@@ -95,7 +97,7 @@ class Reader:
             RemoteProtocolError: the other side does not speak the protocol; nothing more can be read.
         """
         while (frame := self._framer.take()) is not None:
-            message = read(frame)
+            message, self.message_bytes = read(frame), len(frame)
             if _TYPES[type(message)] not in self._takes:
                 raise RemoteProtocolError(f"a {type(message).__name__.lower()} is not for this side")
             yield message

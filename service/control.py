@@ -2,7 +2,8 @@
 
 Of each client at most so much is kept, and none can harm another:
 
-    requests   one is answered after the other, in their order; more than ``in_flight_max`` that wait are refused
+    requests   one is answered after the other, in their order; more than ``in_flight_max`` that wait are refused, and such
+               as have more than ``request_bytes_max`` bytes together
     bytes in   a message is measured before it is decoded; what is no message ends the connection
     bytes out  above ``output_bytes_max`` the client is paused: nothing more of it is read or answered; if it has not read
                on after ``stall_s`` it is dropped
@@ -174,7 +175,9 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.gone = asyncio.Event()
         self._reader = wire.requests(server.limits)
-        self._waiting: collections.deque[wire.Request] = collections.deque()
+        self._waiting: collections.deque[tuple[wire.Request, int]] = collections.deque()
+        """With the bytes that each has."""
+        self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -283,11 +286,13 @@ class Connection(asyncio.Protocol):
 
     def _take(self, request: wire.Request) -> None:
         self.server.counts["requests"] += 1
-        most = self.server.context.bounds.in_flight_max
-        if len(self._waiting) >= most:
-            self._refuse(request.id, Code.TOO_MANY_REQUESTS, f"{most} requests of this client wait already")
+        bounds, size = self.server.context.bounds, self._reader.message_bytes
+        if len(self._waiting) >= bounds.in_flight_max or self._waiting_bytes + size > bounds.request_bytes_max:
+            waits = f"{len(self._waiting)} requests of this client wait already, {self._waiting_bytes} bytes"
+            self._refuse(request.id, Code.TOO_MANY_REQUESTS, waits)
             return
-        self._waiting.append(request)
+        self._waiting.append((request, size))
+        self._waiting_bytes += size
         self._work()
 
     def _work(self) -> None:
@@ -299,8 +304,10 @@ class Connection(asyncio.Protocol):
         try:
             while self._waiting:
                 await self._writable.wait()
-                answer = await handlers.answer(self.server.desk, self.client, self._waiting[0])
+                request, size = self._waiting[0]
+                answer = await handlers.answer(self.server.desk, self.client, request)
                 self._waiting.popleft()
+                self._waiting_bytes -= size
                 self.transport.write(answer)
         finally:
             self._task = None

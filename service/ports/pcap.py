@@ -87,7 +87,7 @@ class PcapPort(Device):
     def _write(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         try:
-            self._out = self._keep(os.open(self.out, flags, 0o644))
+            self._out = self._keep(os.open(self.out, flags, 0o600))
             os.write(self._out, HEADER)
         except OSError as error:
             raise because(self._spec, f"writing {self.out}", error) from error

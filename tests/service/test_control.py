@@ -181,6 +181,16 @@ def test_more_requests_than_may_wait_are_refused_one_by_one(tmp_path):
         assert TooManyRequestsError.code == Code.TOO_MANY_REQUESTS
 
 
+def test_more_bytes_of_requests_than_may_wait_are_refused_too(tmp_path):
+    with Service(tmp_path / "x.sock", request_bytes_max=1 << 16) as service:
+        client = service.connect()
+        long = {"no such": "x" * 30_000}
+        client.send(b"".join(wire.request(id, "count", long) for id in range(10)))
+        codes = [client.hear().failure.code for _ in range(10)]
+        assert Code.TOO_MANY_REQUESTS in codes and codes.count(Code.UNKNOWN_PARAMETER) >= 2
+        assert client.ask("count") == {"count": 0}
+
+
 def test_thousands_of_requests_at_once_hold_up_nobody(client, unharmed):
     packed = b"".join(wire.request(id, "no.such", {}) for id in range(20_000))
     sender = Child(lambda child: client.send(packed))

@@ -26,6 +26,7 @@ def test_each_worker_has_a_buffer_and_one_the_file_that_is_read(file, tmp_path):
         made.close()
         assert made.about()["ended"]
     assert (tmp_path / "out.pcap").read_bytes() == HEADER
+    assert (tmp_path / "out.pcap").stat().st_mode & 0o777 == 0o600  # it may hold anybody's packets
 
 
 @pytest.mark.parametrize(
