@@ -65,8 +65,6 @@ class Subscriber:
     """Events up to this number are not for it."""
     lost: int = 0
     """Of those for it, what it was not told of because it did not read; it does not know yet."""
-    told: int = 0
-    lost_in_all: int = 0
     after: int | None = None
     """What has happened since this number is to be told first."""
     heard: int = 0
@@ -85,6 +83,9 @@ class Hub:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="events")
         self.subscribers: dict[Line, Subscriber] = {}
         self.lost = 0
+        """Events that nobody will ever see."""
+        self.lost_to_readers = 0
+        """Events that one of those who had subscribed was not told of, because it did not read."""
 
     @property
     def sequence(self) -> int:
@@ -97,7 +98,7 @@ class Hub:
             "subscribers": len(self.subscribers),
             "sequence": self.sequence,
             "lost": self.lost,
-            "lost_by_slow_readers": sum(one.lost_in_all for one in self.subscribers.values()),
+            "lost_by_slow_readers": self.lost_to_readers,
         }
 
     # -------------------------------------------------------------------------------------------- clients
@@ -230,11 +231,11 @@ class Hub:
                 return
             if not await self._has_room(subscriber):
                 subscriber.lost += lost + count
-                subscriber.lost_in_all += count
+                self.lost_to_readers += count
             elif count or lost or subscriber.lost:
                 told = {"lost": subscriber.lost + lost, "records": rows, "sequence": sequence}
                 subscriber.line.post(wire.notification("events", told))
-                subscriber.told, subscriber.lost = subscriber.told + count, 0
+                subscriber.lost = 0
             lost = 0
 
     async def _has_room(self, subscriber: Subscriber) -> bool:

@@ -120,7 +120,11 @@ class Desk:
 
         about = {"version": VERSION, "name": self.context.instance, "format": f"{digest():016x}"}
         most = self.context.metrics.zones_max
-        return Metrics(self.stats, self.workers, self.context.ports, self.figures, about, most)
+
+        def control() -> dict[str, Any]:
+            return self.figures() | {"events": self.hub.figures()}
+
+        return Metrics(self.stats, self.workers, self.context.ports, control, about, most)
 
     def counted(self, owner: int) -> dict[str, Any]:
         """Return what the place of a worker has counted."""

@@ -221,6 +221,13 @@ class Metrics(Collector):
         for code, count in control["refused"].items():
             refused.add_metric([str(code)], count)
         yield refused
+        events = control["events"]
+        yield gauge("event_readers", "Clients that read events, exports among them.", events["subscribers"])
+        yield CounterMetricFamily(PREFIX + "events", "Events that somebody wanted.", value=events["sequence"])
+        lost = CounterMetricFamily(PREFIX + "events_lost", "Events lost, by what was too slow.", labels=["at"])
+        lost.add_metric(["ring"], events["lost"])
+        lost.add_metric(["reader"], events["lost_by_slow_readers"])
+        yield lost
         late = control["loop_latency_us"]["p99"] / 1e6
         yield gauge("control_latency_seconds", "How late control answers, 99th percentile of the last minute.", late)
 

@@ -8,6 +8,7 @@ its row and its reason.  They run in an order: what makes something comes before
 import contextlib
 import glob
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -90,7 +91,7 @@ def place(text):
     return 0, 0, text
 
 
-SHOWN = sorted({" ".join(words) for _, words in commands.shown()}, key=place)
+SHOWN = sorted({shlex.join(words) for _, words in commands.shown()}, key=place)
 LINES = [text for text in SHOWN if text != STARTED and not any(begins(text, words) for words in GO_ON)]
 LOOKS = [text for text in SHOWN if any(begins(text, words) for words in GO_ON)]
 
@@ -98,7 +99,7 @@ LOOKS = [text for text in SHOWN if any(begins(text, words) for words in GO_ON)]
 def adapted(text):
     """Return the words of a command as they are run here, and the codes with which it may end."""
     row = next((row for row in ROWS if begins(text, row.shown)), Row(text, ""))
-    words = [row.instead.get(word, word) for word in text.split()]
+    words = [row.instead.get(word, word) for word in shlex.split(text)]
     globs = [sorted(glob.glob(word)) if "*" in word else [word] for word in words]
     return [word for group in globs for word in group] + row.more.split(), row.codes
 

@@ -12,6 +12,7 @@ from zonetrack.shm.layout import GLOBAL, UNLIMITED, Region
 from zonetrack.shm.reasons import Reason
 
 CONTROL = {"clients": 3, "paused": 1, "requests": 17, "refused": {"busy": 2}, "loop_latency_us": {"p99": 250}}
+CONTROL |= {"events": {"subscribers": 2, "sequence": 90, "lost": 7, "lost_by_slow_readers": 5}}
 WORKERS = [
     {"number": 0, "state": "running", "restarts": 2, "packets": 7, "cpu_s": 1.5},
     {"number": 1, "state": "waiting", "restarts": 3, "packets": 0, "cpu_s": None},
@@ -100,6 +101,9 @@ def test_workers_and_control(table):
     assert found["zonetrack_worker_restarts_total", ("worker", "1")] == 3
     assert found["zonetrack_control_refused_total", ("code", "busy")] == 2
     assert found["zonetrack_control_latency_seconds",] == 0.00025
+    assert (found["zonetrack_event_readers",], found["zonetrack_events_total",]) == (2, 90)
+    assert found["zonetrack_events_lost_total", ("at", "ring")] == 7
+    assert found["zonetrack_events_lost_total", ("at", "reader")] == 5
 
 
 def test_queues_of_a_port_are_added_up_and_further_ports_are_other(table):

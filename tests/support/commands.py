@@ -6,8 +6,9 @@ import shlex
 import checkout
 from zonetrack.clients.examples import EXAMPLES
 
-LINE = re.compile(r"^(?: {4,}|\$ )(zonetrack .*)$", re.MULTILINE)
-"""A line of code that begins with the command."""
+GOES_ON = "\\\n"
+LINE = re.compile(r"^(?: {4,}|\$ )(zonetrack (?:.*\\\n)*.*)$", re.MULTILINE)
+"""A line of code that begins with the command, and those on which it goes on."""
 
 
 def pages():
@@ -19,7 +20,7 @@ def pages():
 def split(line):
     """Return the commands of a line, each as words: without comments, `&` and what else a shell would see to."""
     found = []
-    for part in re.split(r" ;|\|", line):
+    for part in re.split(r" ;|\|", line.replace(GOES_ON, " ")):
         words = [word for word in shlex.split(part, comments=True) if word != "&"]
         if words[:1] == ["zonetrack"]:
             found.append(words[1:])
