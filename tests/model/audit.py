@@ -5,10 +5,12 @@ from __future__ import annotations
 from .words import (
     DEAD,
     DIRECTORIES,
+    FREE,
     LIVE,
     NEW,
     OWN_SHIFT,
     SLOTS,
+    SOURCE_SHIFT,
     USED,
     Entry,
     Step,
@@ -20,6 +22,7 @@ from .words import (
     owner_of,
     record_of,
     slot_word,
+    source_of,
     state_of,
     tag_of,
     where,
@@ -71,6 +74,35 @@ def present(table, memory, at_rest=False):
 
 def wrong_counts(table, memory):
     """Return what is wrong with a count that is not locked (I6), or None: it is exact in every state."""
+    return _wrong_zones(table, memory) or _wrong_sources(table, memory)
+
+
+def _wrong_sources(table, memory):
+    """The count of each source, whose zone's lock nobody holds, is the records that say they are in it."""
+    counts: dict[int, int] = {}
+    for record in range(table.records if table.cells else 0):
+        if memory[table.counted + record]:
+            if state_of(memory[table.life + record]) == FREE:
+                return f"record {record} is free, and in the count of a source"
+            source = source_of(keys_of(memory[table.key + record])[0])
+            counts[source] = counts.get(source, 0) + 1
+    cells: dict[int, int] = {}
+    for cell in memory[table.cell : table.cell + table.cells]:
+        if cell:
+            source, count = cell >> SOURCE_SHIFT, cell & ((1 << SOURCE_SHIFT) - 1)
+            if source in cells:
+                return f"source {source} has two cells"
+            if count > table.budget:
+                return f"source {source} has {count}, more than its budget"
+            cells[source] = count
+    for source in counts.keys() | cells.keys():
+        locked = memory[table.count_lock + (source - 1) // 2]
+        if not locked and counts.get(source, 0) != cells.get(source, 0):
+            return f"the count of source {source} is {cells.get(source, 0)}, but {counts.get(source, 0)} are in"
+    return None
+
+
+def _wrong_zones(table, memory):
     total = 0
     for zone in range(table.zones):
         count = memory[table.count + zone]
@@ -186,6 +218,8 @@ def _wrong_records(table, memory):
         keys = keys_of(memory[table.key + record]) if state == LIVE else ()
         if sorted(slots.get(record, [])) != sorted(hash_of(key) for key in keys):
             return f"record {record}: state {state}, keys {keys}, slots {slots.get(record)}"
+        if table.cells and bool(keys) != bool(memory[table.counted + record]):
+            return f"record {record}: state {state}, in the count of its source: {memory[table.counted + record]}"
         if table.hints:
             expiry, hint = memory[table.expiry + record], memory[table.due + record]
             if hint > (expiry if keys else 0):

@@ -141,7 +141,7 @@ def initial_memory(table, scenario):
         memory[table.segment_depth] = 1
         memory[table.segment_owner] = memory[table.directory_owner + 3] = USED
     kept = table.flaws, table.credits
-    table.flaws, table.credits = frozenset(), 0
+    table.flaws, table.credits = frozenset(), 1 if table.cells else 0  # who would spend all of it has none left
     for operation in scenario.setup:
         _alone(memory, operation(table, 1))
     table.flaws, table.credits = kept
@@ -173,7 +173,7 @@ class Search:
         self.counted = (
             (table.count, table.directory),
             (table.life, table.record_lock),
-            (table.intents, len(table.names)),
+            (table.cell, len(table.names)),
         )
         self.views: dict = {}
         self.steps = 0

@@ -6,6 +6,7 @@ lock, and gives the rest back.  Unspent credits are counted, so limits are exact
 
 from __future__ import annotations
 
+from .sources import enter
 from .words import LOAD, LOCK, OWN_LOAD, OWN_STEP, OWN_STORE, STORE, SWAP, Step, step_word
 
 UP = (Step.RESERVE, Step.RESERVE_WRITING, Step.RESERVED)
@@ -70,8 +71,11 @@ def add(table, me, zone, steps):
     return True
 
 
-def reserve(table, me, zone):
-    """Count the connection that an insert is about to commit: from the credit, which is taken first if there is none."""
+def reserve(table, me, zone, record, key):
+    """Count the connection that an insert is about to commit: from the credit, which is taken first if there is none.
+
+    Then it is counted where its source is: nothing else can fail, and a refusal there leaves the credit.
+    """
     if not table.credits:
         reserved = yield from add(table, me, zone, UP)
         return reserved
@@ -79,6 +83,10 @@ def reserve(table, me, zone):
     if not credit:
         credit = yield from take_credit(table, me, zone)
         if not credit:
+            return False
+    if table.cells:
+        good = yield from enter(table, me, record, key)
+        if not good:
             return False
     if "spend_apart" in table.flaws:
         yield OWN_STORE, table.intent(me, "credit"), credit - 1

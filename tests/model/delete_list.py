@@ -10,6 +10,7 @@ from __future__ import annotations
 from .counts import lock_counts, unlock_counts, write_counts
 from .deletion import free, mark, slots_of, unmark
 from .lookup import AGAIN, MISS, entry, find_expired, peek
+from .sources import leave
 from .words import (
     BEGIN,
     DEAD,
@@ -182,6 +183,8 @@ def _uncount(table, me, entries, zone):
     batch = tuple(i for i in range(len(entries)) if entries[i][2:] == (zone, Entry.CLEARED))
     yield OWN_STEP, table.intent(me, "step"), step_word(Step.BATCH_UNCOUNT)
     count, total = yield from lock_counts(table, me, zone)
+    if table.cells and "leave_late" not in table.flaws:
+        yield from _leave_sources(table, me, entries, batch)
     yield OWN_STEP, table.intent(me, "step"), step_word(Step.BATCH_UNCOUNT_WRITING, count, total)
     yield from write_counts(table, zone, count - len(batch), total - len(batch))
     if "uncounted_after" in table.flaws:
@@ -190,7 +193,15 @@ def _uncount(table, me, entries, zone):
         entries = yield from _set_step(table, me, entries, i, Entry.UNCOUNTED)
     yield OWN_STEP, table.intent(me, "step"), step_word(Step.BATCH_FREE)
     yield from unlock_counts(table, zone)
+    if table.cells and "leave_late" in table.flaws:
+        yield from _leave_sources(table, me, entries, batch)
     return entries
+
+
+def _leave_sources(table, me, entries, batch):
+    for j in batch:
+        packed = yield LOAD, table.key + entries[j][0]
+        yield from leave(table, me, entries[j][0], keys_of(packed)[0], Step.NONE)
 
 
 def _free(table, me, entries):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .counts import DOWN, add
 from .lookup import AGAIN, MISS, entry, find_expired, peek
+from .sources import leave_alone
 from .words import (
     BEGIN,
     DEAD,
@@ -95,7 +96,7 @@ def unindex(table, me, record, dead, keys):
         if word_again != word:
             continue
         if found or ("free_when_not_found" in table.flaws and not gone):
-            yield from release(table, me, record, dead, zone)
+            yield from release(table, me, record, dead, keys[0])
         break
     yield OWN_STEP, table.intent(me, "step"), step_word(Step.NONE)
 
@@ -122,9 +123,10 @@ def clear(table, me, record, segments):
     return bool(places)
 
 
-def release(table, me, record, dead, zone):
-    """Count and free a record without slots."""
-    yield from add(table, me, zone, DOWN)
+def release(table, me, record, dead, key):
+    """Take a record without slots out of the counts, and free it."""
+    yield from leave_alone(table, me, record, key, Step.CLEARED)
+    yield from add(table, me, zone_of(key), DOWN)
     yield from free(table, record, dead)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .counts import lock_counts, unlock_counts, write_counts
 from .deletion import clear, free
 from .lookup import entry
+from .sources import leave
 from .words import (
     BEGIN,
     DEAD,
@@ -128,6 +129,7 @@ def _reclaim_record(table, me, zone, word, record, keys, segment):
         yield OWN_STORE, table.intent(me, "incarnation"), incarnation_of(dead)
         yield STORE, table.life + record, dead  # LIVE or another deleter's DEAD: ours now
         yield STORE, table.record_lock + record, 0
+        yield from leave(table, me, record, keys[0], Step.RECLAIM)
         yield from clear(table, me, record, segments)
         yield OWN_STEP, table.intent(me, "step"), step_word(Step.UNCOUNT_WRITING, count, total)
         yield from write_counts(table, zone, count - 1, total - 1)

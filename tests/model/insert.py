@@ -237,7 +237,7 @@ def _attempt(table, me, keys, record):
             return ("again" if good else "full"), 0
         place += (free,)
     if "reserve_first" not in table.flaws:
-        good = yield from reserve(table, me, zone)
+        good = yield from reserve(table, me, zone, record, keys[0])
         if not good:
             yield from unlock(table, segments)
             return "limit", 0

@@ -11,6 +11,8 @@ from .counts import settle, write_counts
 from .delete_list import drain, read_list
 from .deletion import free, release, unindex
 from .flush import reclaim
+from .sources import leave_alone
+from .sources import settle as settle_source
 from .words import (
     DEAD,
     DIRECTORIES,
@@ -36,7 +38,6 @@ from .words import (
     step_word,
     version_of,
     where,
-    zone_of,
     zone_word,
 )
 
@@ -53,7 +54,7 @@ def repair(table, who, me):
     record = yield OWN_LOAD, table.intent(me, "record")
     record -= 1
     zone_before = yield OWN_LOAD, table.intent(me, "zone_word")
-    step = yield from _counts(table, me, step, before, before_total)
+    step = yield from _counts(table, me, step, record, before, before_total)
     step = yield from _zones(table, me, step, zone_before)
     step = yield from _record_locks(table, me, step, record)
     low = yield OWN_LOAD, table.intent(me, "low")
@@ -89,12 +90,15 @@ def drop(table, lock, dead):
         yield STORE, lock, 0
 
 
-def _counts(table, me, step, before, before_total):
+def _counts(table, me, step, record, before, before_total):
     """Counts locked by the dead: nobody changed them since."""
     for zone in range(table.zones):
         held = yield from holds(table, table.count_lock + zone, me)
         if held:
             step = yield from _written_counts(table, me, zone, step, before, before_total)
+            if table.cells and record >= 0:
+                packed = yield LOAD, table.key + record
+                step = yield from settle_source(table, record, keys_of(packed)[0], step, before, before_total)
             yield OWN_STEP, table.intent(me, "step"), step_word(step)
             if table.total_limit:
                 yield from drop(table, table.total_lock, me)
@@ -361,6 +365,7 @@ def _record(table, me, step, record):
     if step == Step.FIND:
         yield from unindex(table, me, record, word, keys)
     elif step == Step.UNCOUNTED:
+        yield from leave_alone(table, me, record, keys[0], Step.UNCOUNTED)
         yield from free(table, record, word)
     else:
-        yield from release(table, me, record, word, zone_of(keys[0]))
+        yield from release(table, me, record, word, keys[0])

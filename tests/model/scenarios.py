@@ -37,6 +37,11 @@ def insert_(*keys):
     return do(insert, keys)
 
 
+def put_(key):
+    """Insert, and give back what is left of the credit."""
+    return one_by_one(insert_(key), settle)
+
+
 def far_(*keys):
     """Insert one whose replies come from the far end of their key."""
     return do(insert, keys, -1, True)
@@ -66,6 +71,9 @@ THREE, FOUR = {"records": 3}, {"records": 4}
 HINTS = {"hints": True}
 FIRST, SECOND = {"flusher": 1}, {"flusher": 2}
 LIST = {"deletes": 2}
+SOURCES = {"credits": 1, "cells": 2, "budget": 2}
+"""Where a source has as many as two connections."""
+ONE_CELL = SOURCES | {"cells": 1, "zones": 2}
 SHORT = do(update, 0, True)
 LONG = do(update, 0, False)
 
@@ -163,6 +171,15 @@ COUNTING = {
     "credit-evict": Scenario(
         (one_by_one(do(insert, (1,), 0), settle), find_(0), delete_(0)), puts(0), THREE | {"limit": 1, "credits": 2}
     ),
+}
+
+COUNTING |= {
+    "source": Scenario((put_(1), one_by_one(put_(2), find_(2)), later_(0)), puts(0), FOUR | LIST | SOURCES),
+    "source-limit": Scenario((put_(1), put_(2), put_(3)), puts(0), FOUR | SOURCES),
+    "source-free": Scenario((put_(2), put_(3)), puts(0), FOUR | SOURCES | {"never": ("limit",)}),
+    "source-zones": Scenario((put_(0), put_(4)), (), THREE | ONE_CELL),
+    "source-zones-reuse": Scenario((later_(0), one_by_one(put_(4), later_(4))), puts(0), THREE | LIST | ONE_CELL),
+    "source-flush": Scenario((do(flush, 0), put_(2), later_(0)), puts(0), FIRST | THREE | LIST | SOURCES),
 }
 
 SWEEPING = {
@@ -310,6 +327,14 @@ KILLED = {
 }
 
 KILLED |= {
+    "kill-source": Scenario((put_(1), one_by_one(put_(2), later_(0))), puts(0), FOUR | LIST | SOURCES, kill=1),
+    "kill-source-first": Scenario((put_(0), put_(4)), (), THREE | ONE_CELL, kill=1),
+    "kill-source-list": Scenario((later_(0, 1), put_(2)), puts(0, 1), THREE | LIST | SOURCES, kill=1),
+    "kill-source-zones": Scenario(
+        (later_(0, 4), put_(1)), puts(0, 4), FOUR | LIST | SOURCES | {"zones": 2, "total_limit": 9}, kill=1
+    ),
+    "kill-source-flush": Scenario((do(flush, 0), put_(2)), puts(0), FIRST | THREE | LIST | SOURCES, kill=1),
+    "kill-flush-source": Scenario((put_(1), do(flush, 0)), puts(0), SECOND | THREE | LIST | SOURCES, kill=1),
     "kill-double": Scenario((insert_(3, 0), one_by_one(sent_(3), insert_(3, 1))), (far_(2, 3),), FOUR, 1, kill=1),
     "kill-double-delete": Scenario(
         (delete_(2), one_by_one(sent_(3), delete_(0))), (far_(2, 3), insert_(3, 0)), THREE, 1, kill=1
@@ -341,6 +366,10 @@ KILLED_TWICE = {
         "kill-shrink",
         "kill-shrink-ins",
         "kill-shrink-last",
+        "kill-source",
+        "kill-source-first",
+        "kill-source-list",
+        "kill-source-flush",
     )
     if name in KILLED
 } | {
@@ -394,6 +423,12 @@ FLAWS = {
     "no_merge_recheck": "shrink-flush",
     "merge_back": "kill-shrink-right",
     "last_no_lock": "shrink-last",
+    "source_by_store": "source-zones",
+    "source_no_lock": "kill-source",
+    "source_no_step": "kill-source",
+    "leave_no_step": "kill-source-list",
+    "leave_unnamed": "kill-source-list",
+    "leave_late": "kill-source-list",
 }
 
 LARGE = frozenset(
@@ -442,6 +477,16 @@ LARGE = frozenset(
         "kill-shrink-list",
         "kill2-shrink",
         "kill2-shrink-ins",
+        "source",
+        "source-limit",
+        "source-flush",
+        "kill-source-first",
+        "kill-source-zones",
+        "kill-source-flush",
+        "kill2-source",
+        "kill2-source-first",
+        "kill2-source-list",
+        "kill2-source-flush",
     )
 )
 """Scenarios of more than some 150,000 states."""

@@ -32,6 +32,8 @@ OWN_SHIFT = 8
 DIRECTORIES = {1: (1, 2), 2: (3, 5)}
 """The pool of directories: offsets of two with one entry and two with two (or, in wide tables, one of four at 3)."""
 DIRECTORY_WORDS = 7
+SOURCE_SHIFT = 3
+"""In the word of a source's cell: from this bit on the source, below it how many connections it has."""
 
 
 class Step(IntEnum):
@@ -67,6 +69,8 @@ class Step(IntEnum):
     MERGE = 29
     HALVE = 30
     LAST = 31
+    SOURCE_ENTER = 34
+    SOURCE_LEAVE = 35
 
 
 INSERTING = frozenset(
@@ -81,6 +85,7 @@ INSERTING = frozenset(
         Step.CREDIT_WRITING,
         Step.CREDIT_BACK_WRITING,
         Step.SPEND,
+        Step.SOURCE_ENTER,
     )
 )
 """Steps in which the intent's record may be NEW and not yet committed."""
@@ -127,6 +132,8 @@ class Table:
         credits=0,
         deletes=0,
         hints=False,
+        cells=0,
+        budget=0,
         flusher=0,
         never=(),
         flaws=(),
@@ -140,6 +147,8 @@ class Table:
             credits: connections that a participant reserves at once; 0 leaves credits out.
             deletes: length of each participant's delete list; 0 leaves delete lists out.
             hints: whether expiry and hints are modelled.
+            cells: cells of counts of sources; 0 leaves these out.
+            budget: most connections of each source.
             flusher: the participant that flushes, 0 when none does.
             never: answers of an insert that must not be heard.
             flaws: cures that are switched off.
@@ -147,6 +156,7 @@ class Table:
         self.segments, self.records, self.zones, self.actors = segments, records, zones, actors
         self.limit, self.total_limit, self.credits, self.deletes = limit, total_limit, credits, deletes
         self.hints, self.flusher, self.never, self.flaws = hints, flusher, never, frozenset(flaws)
+        self.cells, self.budget = cells, budget
         self.names: list[str] = []
         self.zone, self.zone_lock = self._words("zone", zones), self._words("zone_lock", zones)
         self.count, self.count_lock = self._words("count", zones), self._words("count_lock", zones)
@@ -158,6 +168,7 @@ class Table:
         self.life, self.key = self._words("life", records), self._words("key", records)
         self.record_lock = self._words("record_lock", records)
         self.expiry, self.due = self._words("expiry", records), self._words("due", records)
+        self.cell, self.counted = self._words("cell", cells), self._words("counted", records if cells else 0)
         self.fields = INTENT + (CREDIT if credits else ()) + (("deletes",) if deletes else ())
         self.line = len(self.fields) + deletes * len(DELETE)
         self.intents = len(self.names)
@@ -227,6 +238,17 @@ def zone_of(key):
 def hash_of(key):
     """Return the hash of a key."""
     return KEYS[key][1]
+
+
+def source_of(key):
+    """Return the source of a key: 0, 1 and 2 have one, 3 and 5 another; never 0."""
+    zone, hash_ = KEYS[key]
+    return 1 + 2 * zone + (hash_ >> 1)
+
+
+def cell_word(source, count):
+    """Return the word of a source's cell, 0 when it has none."""
+    return (source << SOURCE_SHIFT) | count if count else 0
 
 
 def slot_word(key, record):
