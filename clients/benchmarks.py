@@ -50,7 +50,9 @@ SEED = (
 FIGURES = {
     "hit": ("ns_per_packet", "packets_per_second", "floor_ns_4", "ratio_to_floor"),
     "miss": ("ns_per_packet", "packets_per_second", "floor_ns_2", "ratio_to_floor"),
-    "scan": ("ns_per_connection", "connections_per_second", "floor_ns_2", "elapsed_s"),
+    "scan": (
+        *("ns_per_connection", "connections_per_second", "floor_ns_2", "elapsed_s", "expiry_floor_s", "waited_percent"),
+    ),
     "handshake": ("ns_per_connection", "connections_per_second", "elapsed_s"),
     "flood": ("flood_packets_per_second", "handshakes_completed_percent", "established_lost"),
     "zones": (

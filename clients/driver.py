@@ -54,6 +54,7 @@ class Tally:
     """What a driver did beside sending."""
 
     waits: int = 0
+    waited_ns: int = 0
     cleaned: int = 0
     peak_connections: int = 0
     looked_up: int = 0
@@ -133,7 +134,9 @@ class Driver:
         """Let time pass, and make room."""
         self.tally.waits += 1
         if self.sweep(self.table.geometry.records(Slab.ENTRIES)) == 0:
+            begun_ns = time.perf_counter_ns()
             time.sleep(WAIT_S)
+            self.tally.waited_ns += time.perf_counter_ns() - begun_ns
 
     def look_up(self, numbers: np.ndarray, packet: Packet, moment_ms: int, sent_bytes: int = 0) -> np.ndarray:
         """Send one packet of each of some connections, which must be there, without making any.

@@ -55,6 +55,8 @@ UNITS = {
     "high": "1",
     "connections_per_second": "1/s",
     "elapsed_s": "s",
+    "expiry_floor_s": "s",
+    "waited_percent": "%",
     "cleaned": "1",
     "peak_connections": "1",
     "create_ns": "ns",

@@ -263,6 +263,14 @@ class Scan(Handshake):
     last_timeout = Timeout.TCP_CLOSE
     sweeps = True
 
+    @property
+    def expiry_floor_s(self) -> float:
+        """Seconds below which nobody gets who keeps to limit and timeouts.
+
+        What is made within one timeout is all there at its end, so it is no more than the limit.
+        """
+        return (-(-self.units // self.limit) - 1) * self.timeout_ms / 1_000
+
     def perform(self, index: int) -> Iterator[Run]:
         """Yield one run: the four packets of a connection in a row, burst by burst."""
         first, count = self.share(index)

@@ -49,7 +49,7 @@ RESULT = np.dtype(
         (name, "u8")
         for name in (
             *("begun_ns", "ended_ns", "packets", "units", "retries", "errors", "alone_ns", "alone_packets"),
-            *("waits", "cleaned", "peak_connections", "looked_up"),
+            *("waits", "waited_ns", "cleaned", "peak_connections", "looked_up"),
         )
     ]
 )
@@ -348,5 +348,8 @@ def figures(scenario: Scenario, results: np.ndarray) -> dict[str, float]:
     if scenario.sweeps:
         found["cleaned"] = int(results["cleaned"].sum())
         found["waits"] = int(results["waits"].sum())
+        found["waited_percent"] = 100 * float(results["waited_ns"].sum()) / (elapsed_ns * scenario.plan.threads)
         found["peak_connections"] = int(results["peak_connections"].max())
+    if isinstance(scenario, Scan):
+        found["expiry_floor_s"] = scenario.expiry_floor_s
     return found

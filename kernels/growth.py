@@ -35,7 +35,7 @@ def create(views, zone, word):
     reason = u64(Reason.NONE)
     if zones.load_word(views, zone) == word:
         segment = segments.take_segment(views)
-        directory = segments.take_directory(views, ZERO) if segment != NO_SEGMENT else ZERO
+        directory = segments.take_directory(views, zone, ZERO) if segment != NO_SEGMENT else ZERO
         if directory != ZERO:
             header = segments.header_address(views, segment)
             memory.release32(header + _DEPTH, ZERO)
@@ -62,10 +62,9 @@ def _moved(slot, shift):
 
 
 @kernel
-def _publish_split(views, zone, word, old_directory, hash_, depth, segment, new):
-    """Make the directory name the new segment for the upper half of what ``segment`` was named for, and publish (R3)."""
+def _publish_split(views, zone, word, directory, hash_, depth, new):
+    """Make the directory name the new segment for the upper half of what is split, and publish (R3)."""
     zone_depth = zones.depth_of(word)
-    directory = old_directory
     old = zones.directory_of(word)
     if directory != old:  # twice the size: each entry twice
         for i in range(ONE << zone_depth):
@@ -106,7 +105,7 @@ def split(views, segment, hash_, zone, word):
     if depth < _DEPTH_LIMIT:
         new = segments.take_segment(views)
         if new != NO_SEGMENT and depth == zone_depth:
-            directory = segments.take_directory(views, zone_depth + ONE)
+            directory = segments.take_directory(views, zone, zone_depth + ONE)
             if directory == ZERO:
                 memory.release32(segments.owner_address(views, new), ZERO)
                 new = NO_SEGMENT
@@ -123,7 +122,7 @@ def split(views, segment, hash_, zone, word):
     for i in range(SLOTS):
         slot = memory.read64(source + u64(8 * i))
         memory.replace64(target + u64(8 * i), ZERO, _moved(slot, shift))
-    _publish_split(views, zone, word, directory, hash_, depth, segment, new)
+    _publish_split(views, zone, word, directory, hash_, depth, new)
     memory.release32(header + _DEPTH, depth + ONE)
     for i in range(SLOTS):
         slot = memory.read64(source + u64(8 * i))

@@ -198,11 +198,14 @@ def directory_owner(views, depth, directory):
 
 
 @kernel
-def take_directory(views, depth):
-    """Take a directory of 2**depth entries out of the pool; its offset, or 0 when there is none."""
+def take_directory(views, zone, depth):
+    """Take a directory of 2**depth entries out of the pool; its offset, or 0 when there is none.
+
+    Zones begin to look each at a place of its own: all from one, the last of many would pass by those of all others.
+    """
     first = views.directory_first[depth]
     count = views.directory_first[depth + ONE] - first
-    start = (views.me * u64(61)) % count if count != ZERO else ZERO
+    start = zone % count if count != ZERO else ZERO
     for i in range(count):
         number = first + (start + u64(i)) % count
         owner = views.directory_owners + number * FOUR

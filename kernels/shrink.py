@@ -198,7 +198,7 @@ def _halve(views, zone):
     if old != ZERO and depth != ZERO and _is_twice(views, word):
         intents.set_zone(views, zone, word)
         intents.set_step(views, Step.HALVE)
-        new = segments.take_directory(views, depth - ONE)
+        new = segments.take_directory(views, zone, depth - ONE)
         halves = new != ZERO
         if halves:
             for i in range(ONE << (depth - ONE)):

@@ -7,7 +7,8 @@ Who may      while
 ``due[]`` has a hint for each record, in units of 16 ms, 0 for a free one, and never later than the record's expiry.  A
 pass reads it in order, four bytes a record.  Where a hint is due the record is locked: expired, it goes to the delete
 list; refreshed meanwhile, the later hint is written back, under the lock, for else it might overwrite a shorter one that
-a packet has just written.
+a packet has just written.  What is due in this very unit and not yet expired is left as it is, without its lock: passes
+that come by often would else lock it in each.
 
 A cursor resumes where the budget ran out, so every slot is visited once per cycle whatever the budgets are: of slots to
 visit, and of records to free, for that is what takes time.
@@ -56,6 +57,13 @@ def _collect(views, block, now_units):
     return found
 
 
+@inlined
+def _is_early(views, record, now_ms):
+    """Return whether a record whose hint is due expires later in this unit: a hint is right, and nothing is to be done."""
+    expiry_ms = memory.read64(entries.address(views, record) + entries.EXPIRY)
+    return expiry_ms > now_ms and entries.due_units(expiry_ms) <= now_ms // _UNIT
+
+
 @kernel
 def _judge(views, record, now_ms):
     """Look at one record whose hint is due; True when it went to the delete list."""
@@ -81,15 +89,20 @@ def _sweep_block(views, block, now_ms):
     n = _collect(views, block, now_ms // _UNIT)
     if n == ZERO:
         return ZERO
-    counters.add(views, Reason.SWEEP_LOOKED, n)
+    looked = ZERO
     expired = ZERO
     for i in range(n):
         if u64(i) + u64(_AHEAD) < n:
             memory.prefetch(entries.address(views, memory.le64(views.candidates + (u64(i + _AHEAD) << THREE))))
+        record = memory.le64(views.candidates + (u64(i) << THREE))
+        if _is_early(views, record, now_ms):
+            continue
         if not delete_list.make_room(views):
             break  # its lines wait for a lock; the hints stay due
-        if _judge(views, memory.le64(views.candidates + (u64(i) << THREE)), now_ms):
+        looked += ONE
+        if _judge(views, record, now_ms):
             expired += ONE
+    counters.add(views, Reason.SWEEP_LOOKED, looked)
     return expired
 
 

@@ -10,8 +10,8 @@ changes only under its lock, zone's before global, with the values before in the
 known whether it was done.  A bare atomic add could not be told.
 
 Credits: a burst that is about to make several connections in a zone reserves them in one go, keeps what is not yet used in
-its own intent line (*credit*), spends it one by one without a lock, and gives the rest back when the burst ends.  Near a
-limit it takes one at a time, so nobody is refused for another's unspent credit.
+its own intent line (*credit*), spends it one by one without a lock, and gives the rest back when the burst ends.  The
+nearer a limit, the less it takes, one at a time in the end, so nobody is refused for another's unspent credit.
 
 Ordering
     counts are release stores after the step word that announces them; the locks order them for everyone else.
@@ -25,6 +25,7 @@ from ..shm.layout import (
     POLICY_SHIFT,
     QUOTA,
     QUOTA_BYTES,
+    ROSTER_MAX,
     UNLIMITED,
     ZONE,
     ZONE_BYTES,
@@ -40,10 +41,8 @@ from . import intents, locks, memory
 from .jit import inlined, kernel
 from .words import LOW_32, ONE, ZERO, u64
 
-quota_at = memory.record_at(QUOTA)
-
-NOT_NEAR = u64(8192)
-"""Room below a limit under which reservations are single: more than all participants' bursts together can hold."""
+SHARES = u64(ROSTER_MAX)
+"""Of the room below a limit, who takes credit gets one in so many at most: as much is left for each other participant."""
 
 _ZONE_SIZE = u64(ZONE_BYTES)
 _QUOTA_SIZE = u64(QUOTA_BYTES)
@@ -71,12 +70,6 @@ _UNLIMITED = u64(UNLIMITED)
 
 
 # ------------------------------------------------------------------------------------------------ zone words
-@inlined
-def address(views, zone):
-    """Return the address of a zone's hot record, which begins with its word."""
-    return views.zones + zone * _ZONE_SIZE
-
-
 @inlined
 def load_word(views, zone):
     """Load a zone's word (A1)."""
@@ -249,7 +242,7 @@ def take_credit(views, zone, wanted):
     if zone_room == ZERO or room == ZERO:
         unlock_counts(views, zone)
         return u64(Reason.ZONE_FULL) if zone_room == ZERO else u64(Reason.FULL)
-    n = wanted if zone_room > NOT_NEAR and room > NOT_NEAR else ONE
+    n = max(min(wanted, min(zone_room, room) // SHARES), ONE)
     intents.set_field(views, intents.CREDIT_ZONE, zone)
     intents.set_step_with_counts(views, Step.CREDIT_WRITING, count, total)
     store_counts(views, zone, count + n, total + n)

@@ -85,7 +85,7 @@ class Reason(IntEnum):
     TCP_SEQ_CHK_BYPASS = 73
     SWEEP_VISITED = 74
     SWEEP_CYCLES = 75
-    SWEEP_LOOKED = 106  # records whose hint was due
+    SWEEP_LOOKED = 106  # records whose hint was due, and not only by a part of its unit
     SWEEPS = 107  # by workers
     SWEEPS_100_US = 108  # of these, that took so long at most
     SWEEPS_1_MS = 109

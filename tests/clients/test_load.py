@@ -60,7 +60,7 @@ def test_handshake(burst):
 
 def test_scan_without_a_limit_cleans_nothing():
     found = result("scan", "--threads", 2, "--connections", 2000, "--zones", 3)
-    assert found.keys() >= PER_CONNECTION | {"cleaned", "peak_connections", "waits"}
+    assert found.keys() >= PER_CONNECTION | {"cleaned", "peak_connections", "waits", "waited_percent"}
     assert found["connections"] == found["peak_connections"] == 4000
     assert (found["cleaned"], found["waits"], found["lookup_errors"], found["looked_up"]) == (0, 0, 0, 4)
 
@@ -71,6 +71,8 @@ def test_scan_at_the_limit_waits_for_the_sweep():
     assert found["peak_connections"] == 500
     assert found["cleaned"] >= 1500
     assert found["waits"] > 0
+    assert found["expiry_floor_s"] == 0.75
+    assert 0 < found["waited_percent"] < 100
     assert found["retries"] > 0
 
 

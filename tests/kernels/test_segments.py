@@ -1,5 +1,6 @@
 """The memory of the index: what is in use is marked, what is locked is left alone."""
 
+import numpy as np
 import pytest
 import tables
 from tables import Participant
@@ -18,6 +19,16 @@ def table():
 @pytest.fixture
 def me(table):
     return Participant(table)
+
+
+def test_each_zone_begins_to_look_for_a_directory_at_a_place_of_its_own(table, me):
+    zones = range(5)
+    me.made(np.concatenate([tables.keys(1, zone=zone) for zone in zones]))
+    assert [tables.directory_number(table, zone) for zone in zones] == list(zones)
+    count = table.geometry.directories(0)
+    me.made(tables.keys(1, zone=count))
+    assert tables.directory_number(table, count) == len(zones)  # its place is taken, and those behind it
+    tables.assert_at_rest(table)
 
 
 def test_segments_and_directories_in_use_are_marked(table, me):

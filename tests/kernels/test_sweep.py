@@ -66,6 +66,18 @@ def test_what_expires_in_the_first_unit_goes_in_the_second(expiry_ms, table, me)
     tables.assert_at_rest(table)
 
 
+def test_what_expires_later_in_this_unit_is_not_locked(table, me):
+    key = tables.keys(1)
+    [record] = me.made(key, expiry_ms=1600 + DUE_UNIT_MS - 1)
+    with tables.held(tables.entries(table)[int(record)]):
+        assert me.sweep(1600) == 0
+    assert (me.counter(Reason.SWEEP_LOOKED), hint(table, record)) == (0, 100)
+    me.refresh(key, 8000)
+    assert me.sweep(1600) == 0  # this one is not what the hint says, and gets another
+    assert (me.counter(Reason.SWEEP_LOOKED), hint(table, record)) == (1, 500)
+    tables.assert_at_rest(table)
+
+
 def test_a_refreshed_connection_gets_its_later_hint_when_the_old_one_is_due(table, me):
     key = tables.keys(1)
     [record] = me.made(key, expiry_ms=1600)

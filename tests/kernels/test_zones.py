@@ -24,7 +24,7 @@ from zonetrack.shm.layout import (
 )
 from zonetrack.shm.reasons import Reason
 
-NEAR = int(zones.NOT_NEAR)
+SHARES = int(zones.SHARES)
 
 
 @kernel
@@ -287,9 +287,11 @@ def test_credit_is_for_one_zone(table, me):
     tables.assert_at_rest(table)
 
 
-@pytest.mark.parametrize(("room", "left"), [(NEAR - 1, 0), (NEAR, 0), (NEAR + 1, 4)])
+@pytest.mark.parametrize(
+    ("room", "left"), [(1, 0), (2 * SHARES - 1, 0), (2 * SHARES, 1), (5 * SHARES - 1, 3), (5 * SHARES, 4), (1 << 20, 4)]
+)
 @pytest.mark.parametrize("scope", ["zone", "table"])
-def test_near_a_limit_reservations_are_single(scope, room, left, table, me):
+def test_the_nearer_a_limit_the_less_is_reserved(scope, room, left, table, me):
     if scope == "zone":
         tables.set_limit(table, 1, room)
     else:
@@ -303,13 +305,13 @@ def test_near_a_limit_reservations_are_single(scope, room, left, table, me):
 def test_nobody_is_refused_for_anothers_unspent_credit(table):
     """Far from the limit one takes much; another uses up what is left, alone and one by one."""
     one, other = Participant(table), Participant(table)
-    tables.set_limit(table, 1, NEAR + 257)
+    tables.set_limit(table, 1, 256 * SHARES)
     assert make(one, tables.keys(1, zone=1)[0], 256) is Reason.NONE
     assert credit(one)[0] == 255
     keys = tables.keys(20, zone=1, first=2)
     assert [make(other, key, 256) for key in keys] == [Reason.NONE] * 20
     assert credit(other)[0] < 256
-    assert seen(other, 1)["count"] <= NEAR + 257
+    assert seen(other, 1)["count"] <= 256 * SHARES
     for each in (one, other):
         zones.return_credit(each.views)
     assert counts(table, 1) == [21, 21]
