@@ -26,6 +26,7 @@ from . import (
     memory,
     nat,
     perf,
+    shrink,
     stages,
     timeouts,
     track,
@@ -202,13 +203,25 @@ def _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, ve
 
 
 @kernel
+def _make_in_room(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address):
+    """Make a record where the index had no room: of what we have deleted ourselves, then of what lies half empty in it."""
+    memory.seldom()
+    reason = u64(Reason.INDEX_FULL)
+    if delete_list.length(views) != ZERO:
+        delete_list.run(views)
+        reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
+    if reason == u64(Reason.INDEX_FULL) and shrink.relieve(views, u64(parsed.zone), u64(parsed.hash)) != ZERO:
+        reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
+    return reason
+
+
+@kernel
 def _commit(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address):
     """Make a connection for a packet that may open one; returns as ``open_``."""
     memory.apart()
     reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
-    if reason == u64(Reason.INDEX_FULL) and delete_list.length(views) != ZERO:
-        delete_list.run(views)  # what is in the way may be what we have deleted ourselves
-        reason = make(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
+    if reason == u64(Reason.INDEX_FULL):
+        reason = _make_in_room(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address)
     if settings & _EARLY_DROP != ZERO and _is_over_a_limit(reason):
         reason = _make_instead(views, frame, parsed, i, count, settings, expected, now_ms, verdict_address, reason)
     if reason == u64(Reason.ADOPTED):

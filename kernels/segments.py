@@ -29,6 +29,8 @@ from .jit import inlined, kernel
 from .words import FOUR, ONE, THIRTY_TWO, THREE, ZERO, high_bits, u64
 
 NO_SEGMENT = u64(NO_RECORD)
+LOOKS_MAX = u64(4096)
+"""Segments that are looked at for one that is free: some ten microseconds."""
 
 _LINE = u64(LINE_BYTES)
 _HOME_MASK = u64(SEGMENT_SLOT_BYTES // LINE_BYTES - 1)
@@ -171,10 +173,14 @@ def has_slot(views, segment, hash_, record):
 # ------------------------------------------------------------------------------------------------ pools
 @kernel
 def take_segment(views):
-    """Take a segment out of the pool (swap owner 0 -> me); NO_SEGMENT when there is none."""
+    """Take a segment out of the pool (swap owner 0 -> me); NO_SEGMENT when there is none where we looked.
+
+    Segments are locked meanwhile, so no more than ``LOOKS_MAX`` are looked at; the next look goes on behind them.
+    """
     hint = views.intent + _HINT
     start = memory.read32(hint)
-    for i in range(views.segment_count):
+    looks = min(views.segment_count, LOOKS_MAX)
+    for i in range(looks):
         segment = start + u64(i)
         if segment >= views.segment_count:
             segment -= views.segment_count
@@ -182,7 +188,14 @@ def take_segment(views):
         if memory.acquire32(owner) == ZERO and memory.swap32(owner, ZERO, views.me):
             memory.write32(hint, segment + ONE if segment + ONE < views.segment_count else ZERO)
             return segment
+    memory.write32(hint, (start + looks) % views.segment_count)
     return NO_SEGMENT
+
+
+@inlined
+def remember(views, segment):
+    """Look at a segment first when one is needed: it has just gone to the pool."""
+    memory.write32(views.intent + _HINT, segment)
 
 
 @inlined

@@ -23,16 +23,24 @@ from ..shm.layout import DEPTH_MAX, LINE_SLOTS, SEGMENT, SLOTS, USED, Step, offs
 from ..shm.reasons import Reason
 from . import counters, intents, locks, memory, segments, zones
 from .jit import inlined, kernel
-from .words import FOUR, ONE, THREE, ZERO, u64
+from .words import FOUR, ONE, THREE, ZERO, high_bits, u64
 
 PAIR_MAX = u64(12)
 """Slots in a pair of lines of what two segments become, at most."""
+PAIR_MAX_NEEDED = u64(15)
+"""The same where no segment is left in the pool.  Of 47 connections each, two have at most 12 in each pair once in fifty."""
+LOOKS_MAX = u64(64)
+"""Segments that are looked at for who needs one: some microseconds."""
+RELIEF = u64(4)
+"""Segments that are brought home for who needs one, at most."""
 PAIRS = SLOTS // (2 * LINE_SLOTS)
 PAIR_SLOTS = 2 * LINE_SLOTS
 
 _DEPTH, _OWNER = offset(SEGMENT, "depth"), offset(SEGMENT, "owner")
 _USED = u64(USED)
 _PAIR_BYTES = u64(8 * PAIR_SLOTS)
+_ALIGNED = u64(63)
+_ELSEWHERE = u64(0x9E3779B97F4A7C15)
 
 
 @inlined
@@ -57,10 +65,10 @@ def _in_pair(views, segment, pair):
 
 
 @kernel
-def _fit(views, kept, gone):
+def _fit(views, kept, gone, pair_max):
     """Return whether two segments fit into one: a hint while they are not locked."""
     for pair in range(PAIRS):
-        if _in_pair(views, kept, pair) + _in_pair(views, gone, pair) > PAIR_MAX:
+        if _in_pair(views, kept, pair) + _in_pair(views, gone, pair) > pair_max:
             return False
     return True
 
@@ -108,12 +116,13 @@ def _merge(views, zone, word, first, kept, gone, depth):
     memory.release32(segments.header_address(views, gone) + _DEPTH, ZERO)
     locks.drop(segments.lock_address(views, gone))
     memory.release32(owner, ZERO)
+    segments.remember(views, gone)
     intents.done(views)
     counters.count(views, Reason.MERGED)
 
 
 @kernel
-def _try_merge(views, zone, word, first, kept, gone, depth):
+def _try_merge(views, zone, word, first, kept, gone, depth, pair_max):
     """Merge two segments that seem to fit; False when they were not, for whatever reason."""
     low, high = min(kept, gone), max(kept, gone)
     if not segments.lock_pair(views, low, high):
@@ -128,7 +137,7 @@ def _try_merge(views, zone, word, first, kept, gone, depth):
     merges = zones.load_word(views, zone) == word
     merges = merges and memory.read32(_entry(views, word, first)) == gone + ONE
     merges = merges and memory.read32(_entry(views, word, first - span)) == kept + ONE
-    merges = merges and _depth(views, kept) == depth and _depth(views, gone) == depth and _fit(views, kept, gone)
+    merges = merges and _depth(views, kept) == depth and _depth(views, gone) == depth and _fit(views, kept, gone, pair_max)
     if merges:
         _merge(views, zone, word, first, kept, gone, depth)
     locks.drop(lock)
@@ -141,38 +150,46 @@ def _try_merge(views, zone, word, first, kept, gone, depth):
 
 
 @kernel
-def _merge_pass(views, zone, merges_max):
-    """Go through a zone's directory once, and merge what fits; returns how many segments went back."""
-    merged = ZERO
-    i = ZERO
-    word = zones.load_word(views, zone)  # A1
-    if zones.directory_of(word) == ZERO:
-        return ZERO
+def _merge_at(views, zone, word, i, pair_max):
+    """Merge the segment that directory entry ``i`` names with the one behind it, if they are two halves and fit into one.
+
+    Returns:
+        The entry to go on at, beyond the directory when the word is an old one; and whether they were merged: the zone has
+        another word then.
+    """
     zone_depth = zones.depth_of(word)
-    for _ in range(ONE << zone_depth):
-        if i >= ONE << zone_depth or merged >= merges_max:
-            break
-        kept = memory.acquire32(_entry(views, word, i)) - ONE  # A1
-        if kept >= views.segment_count:
-            break
-        depth = _depth(views, kept)
-        if depth > zone_depth:
-            break
-        span = ONE << (zone_depth - depth)
-        other = i + span
-        if depth == ZERO or i & (span + span - ONE) != ZERO:  # not the lower half of two
-            i = other
-            continue
-        gone = memory.acquire32(_entry(views, word, other)) - ONE  # A1
-        i = other
-        if gone >= views.segment_count or _depth(views, gone) != depth or not _fit(views, kept, gone):
-            continue
-        i = other + span
-        if _try_merge(views, zone, word, other, kept, gone, depth):
-            merged += ONE
-        word = zones.load_word(views, zone)  # A1
+    kept = memory.acquire32(_entry(views, word, i)) - ONE  # A1
+    if kept >= views.segment_count:
+        return ONE << zone_depth, False
+    depth = _depth(views, kept)
+    if depth > zone_depth:
+        return ONE << zone_depth, False
+    span = ONE << (zone_depth - depth)
+    other = i + span
+    if depth == ZERO or i & (span + span - ONE) != ZERO:  # not the lower half of two
+        return other, False
+    gone = memory.acquire32(_entry(views, word, other)) - ONE  # A1
+    if gone >= views.segment_count or _depth(views, gone) != depth or not _fit(views, kept, gone, pair_max):
+        return other, False
+    return other + span, _try_merge(views, zone, word, other, kept, gone, depth, pair_max)
+
+
+@kernel
+def _merge_pass(views, zone, first, looks_max, merges_max, pair_max):
+    """Go through a zone's directory from entry ``first`` on, and merge what fits; returns how many segments went back."""
+    merged = ZERO
+    i = first
+    word = zones.load_word(views, zone)  # A1
+    zone_depth = zones.depth_of(word)
+    for _ in range(looks_max):
         if zones.directory_of(word) == ZERO or zones.depth_of(word) != zone_depth:
             break
+        if i >= ONE << zone_depth or merged >= merges_max:
+            break
+        i, did = _merge_at(views, zone, word, i, pair_max)
+        if did:
+            merged += ONE
+        word = zones.load_word(views, zone)  # A1
     return merged
 
 
@@ -274,10 +291,37 @@ def shrink(views, zone, merges_max):
     """
     merged = ZERO
     for _ in range(2 * DEPTH_MAX):
-        now = _merge_pass(views, zone, merges_max - merged)
+        depth = zones.depth_of(zones.load_word(views, zone))
+        now = _merge_pass(views, zone, ZERO, ONE << depth, merges_max - merged, PAIR_MAX)
         merged += now
         halved = _halve(views, zone)
         if merged >= merges_max or (now == ZERO and not halved):
             break
     _give_back(views, zone)
     return merged
+
+
+@kernel
+def relieve(views, zone, hash_):
+    """Bring home a few segments of a zone that needs one when none is left in the pool: two that fit into one are one.
+
+    Who comes and goes for long fills one pair of lines after the other, so a zone has more segments than it would have if
+    it were filled once, and some of these lie half empty beside each other.
+
+    Args:
+        views: record of shm.views.
+        zone: u64.
+        hash_: u64, of the connection that needs room: where to begin to look, so that it is elsewhere each time.
+
+    Returns:
+        How many there are now for who asks at once; others may take them.
+
+    Concurrency:
+        As ``shrink``.  At most ``LOOKS_MAX`` pairs of segments are looked at.
+    """
+    memory.seldom()
+    word = zones.load_word(views, zone)  # A1
+    if zones.directory_of(word) == ZERO:
+        return ZERO
+    first = high_bits(hash_ + _ELSEWHERE, zones.depth_of(word))
+    return _merge_pass(views, zone, first & ~_ALIGNED, LOOKS_MAX, RELIEF, PAIR_MAX_NEEDED)

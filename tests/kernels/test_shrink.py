@@ -6,13 +6,19 @@ import numpy as np
 import pytest
 import tables
 import tiny
+from zonetrack.clients.sender import Sender
+from zonetrack.clients.traffic import Packet, drive
 from zonetrack.kernels import shrink
 from zonetrack.kernels.jit import JIT
+from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import SLOTS
 from zonetrack.shm.reasons import Reason
 
 interpreted = pytest.mark.skipif(JIT, reason="kills at every store need the interpreter")
 MANY = 6_000 if JIT else 500
+GENERATIONS = 12 if JIT else 4
+SOMEBODYS = 200
+"""The owner of segments that nobody shall get."""
 
 
 @pytest.fixture
@@ -73,6 +79,38 @@ def test_an_empty_zone_has_nothing(table):
     assert one.shrink(0) == 0 == one.shrink(1)
     one.made(keys)
     assert (one.find(keys) != tables.NONE).all()
+
+
+def test_who_comes_when_no_segment_is_left_gets_one_of_two_that_fit_into_one(table):
+    """Generations of as many connections, none in the places of those before: each is whole, in hardly more segments."""
+    one, sender = tables.Participant(table), Sender(5, 32)
+    sender.set(count=1 << 40, budget=1 << 40)
+    owners = tables.segments(table)["owner"]
+    for generation in range(GENERATIONS):
+        sender.set(first=generation * MANY, end=MANY)
+        sender.send(Packet.SYN)
+        moment = (generation + 1) << 24
+        while not sender.done:
+            assert not drive(one.views, sender.stream, u64(moment)), Reason(int(sender.stream["refusal"]))
+        assert tables.totals(table)["count"] == MANY
+        if generation == 0:
+            owners[np.flatnonzero(owners == 0)[1 + segments_in_use(table) // 8 :]] = SOMEBODYS
+        while one.sweep(moment + (1 << 23)):
+            pass
+    assert one.counter(Reason.INDEX_FULL) == 0
+    assert one.counter(Reason.MERGED) > 0 or not JIT  # a few hundred are not enough for that
+    owners[owners == SOMEBODYS] = 0
+    tables.assert_at_rest(table)
+
+
+def test_what_is_looked_at_for_relief_is_bounded(table):
+    one = tables.Participant(table)
+    keys = tables.keys(MANY)
+    one.made(keys)
+    one.remove(keys[10:])
+    assert one.relieve(0, 7) == int(shrink.RELIEF) == one.counter(Reason.MERGED)
+    assert one.relieve(1, 7) == 0  # a zone that has nothing
+    assert (one.find(keys[:10]) != tables.NONE).all()
 
 
 def test_connections_with_two_keys(table):
