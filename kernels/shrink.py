@@ -28,7 +28,8 @@ from .words import FOUR, ONE, THREE, ZERO, high_bits, u64
 PAIR_MAX = u64(12)
 """Slots in a pair of lines of what two segments become, at most."""
 PAIR_MAX_NEEDED = u64(15)
-"""The same where no segment is left in the pool.  Of 47 connections each, two have at most 12 in each pair once in fifty."""
+"""The same where no segment is left in the pool.  Two of 47 connections each have 12 at most in each pair once in fifty, 15 at
+most once in three; generations of connections that fill a table then never want for a segment, with 12 one in a thousand does."""
 LOOKS_MAX = u64(64)
 """Segments that are looked at for who needs one: some microseconds."""
 RELIEF = u64(4)
@@ -137,7 +138,8 @@ def _try_merge(views, zone, word, first, kept, gone, depth, pair_max):
     merges = zones.load_word(views, zone) == word
     merges = merges and memory.read32(_entry(views, word, first)) == gone + ONE
     merges = merges and memory.read32(_entry(views, word, first - span)) == kept + ONE
-    merges = merges and _depth(views, kept) == depth and _depth(views, gone) == depth and _fit(views, kept, gone, pair_max)
+    merges = merges and _depth(views, kept) == depth and _depth(views, gone) == depth
+    merges = merges and _fit(views, kept, gone, pair_max)
     if merges:
         _merge(views, zone, word, first, kept, gone, depth)
     locks.drop(lock)
@@ -317,11 +319,14 @@ def relieve(views, zone, hash_):
         How many there are now for who asks at once; others may take them.
 
     Concurrency:
-        As ``shrink``.  At most ``LOOKS_MAX`` pairs of segments are looked at.
+        As ``shrink``.  At most ``LOOKS_MAX`` segments are looked at to the end of the directory, and as many from its begin.
     """
     memory.seldom()
     word = zones.load_word(views, zone)  # A1
     if zones.directory_of(word) == ZERO:
         return ZERO
     first = high_bits(hash_ + _ELSEWHERE, zones.depth_of(word))
-    return _merge_pass(views, zone, first & ~_ALIGNED, LOOKS_MAX, RELIEF, PAIR_MAX_NEEDED)
+    merged = _merge_pass(views, zone, first & ~_ALIGNED, LOOKS_MAX, RELIEF, PAIR_MAX_NEEDED)
+    if merged == ZERO and first > _ALIGNED:
+        merged = _merge_pass(views, zone, ZERO, LOOKS_MAX, RELIEF, PAIR_MAX_NEEDED)
+    return merged

@@ -71,6 +71,12 @@ _UNLIMITED = u64(UNLIMITED)
 
 # ------------------------------------------------------------------------------------------------ zone words
 @inlined
+def address(views, zone):
+    """Return the address of a zone's hot record, which begins with its word."""
+    return views.zones + zone * _ZONE_SIZE
+
+
+@inlined
 def load_word(views, zone):
     """Load a zone's word (A1)."""
     return memory.acquire64(views.zones + zone * _ZONE_SIZE)
