@@ -28,8 +28,8 @@ from .words import FOUR, ONE, THREE, ZERO, high_bits, u64
 PAIR_MAX = u64(12)
 """Slots in a pair of lines of what two segments become, at most."""
 PAIR_MAX_NEEDED = u64(15)
-"""The same where no segment is left in the pool.  Two of 47 connections each have 12 at most in each pair once in fifty, 15 at
-most once in three; generations of connections that fill a table then never want for a segment, with 12 one in a thousand does."""
+"""The same where no segment is left in the pool.  Two of 47 connections each have at most 12 in each pair once in fifty, 15
+once in three: generations that fill a table find one when they want one; with 12 one connection in a thousand did not."""
 LOOKS_MAX = u64(64)
 """Segments that are looked at for who needs one: some microseconds."""
 RELIEF = u64(4)

@@ -6,7 +6,7 @@ import tables
 from zonetrack.kernels.jit import JIT
 from zonetrack.service import sweeping
 from zonetrack.service.sweeping import Sweeper
-from zonetrack.shm.layout import DUE_UNIT_MS, Slab
+from zonetrack.shm.layout import BLOCK_RECORDS, DUE_UNIT_MS, Life, Slab
 from zonetrack.shm.reasons import Reason
 
 NOW_MS = 100 * DUE_UNIT_MS
@@ -55,6 +55,25 @@ def test_who_has_freed_something_is_behind_until_nothing_is_left(table, me):
     assert sweeper.sweep(me.views, NOW_MS, records) == 44 and sweeper.is_behind
     assert sweeper.sweep(me.views, NOW_MS, records) == 0 and not sweeper.is_behind
     assert sweeper.due(NOW_MS) == 0
+    tables.assert_at_rest(table)
+
+
+def test_what_has_expired_is_there_for_one_round_of_the_blocks_at_most():
+    """Connections come all the time and live for half a second; a worker turns every 10 ms, and sweeps a block at once."""
+    table = tables.small(2_000)
+    me = tables.Participant(table)
+    sweeper, blocks = Sweeper(table, me.me), table.geometry.blocks(Slab.ENTRIES)
+    sweeper.slots, sweeper.slots_behind = BLOCK_RECORDS, 2 * BLOCK_RECORDS
+    entries, late_ms, made = tables.entries(table), 0, 0
+    for now_ms in range(NOW_MS, NOW_MS + 2_000, 10):
+        me.made(tables.keys(7, first=made), expiry_ms=now_ms + 500)
+        made += 7
+        if slots := sweeper.due(now_ms):
+            sweeper.sweep(me.views, now_ms, slots)
+        live = entries["life"] & 0xFF == Life.LIVE
+        late_ms = max(late_ms, now_ms - int(entries["expiry_ms"][live].min()))
+    assert 0 < late_ms <= blocks * sweeping.INTERVAL_MS
+    assert me.counter(Reason.SWEPT) > made // 2
     tables.assert_at_rest(table)
 
 
