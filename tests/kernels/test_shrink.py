@@ -13,6 +13,7 @@ from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import SLOTS
 from zonetrack.shm.reasons import Reason
+from zonetrack.shm.sizing import CONNECTIONS_PER_SEGMENT_MIN
 
 interpreted = pytest.mark.skipif(JIT, reason="kills at every store need the interpreter")
 MANY = 6_000 if JIT else 500
@@ -94,7 +95,8 @@ def test_who_comes_when_no_segment_is_left_gets_one_of_two_that_fit_into_one(tab
             assert not drive(one.views, sender.stream, u64(moment)), Reason(int(sender.stream["refusal"]))
         assert tables.totals(table)["count"] == MANY
         if generation == 0:
-            owners[np.flatnonzero(owners == 0)[1 + segments_in_use(table) // 8 :]] = SOMEBODYS
+            enough = MANY // CONNECTIONS_PER_SEGMENT_MIN + 2  # what a table of this size would have
+            owners[np.flatnonzero(owners == 0)[enough - segments_in_use(table) :]] = SOMEBODYS
         while one.sweep(moment + (1 << 23)):
             pass
     assert one.counter(Reason.INDEX_FULL) == 0
