@@ -55,6 +55,14 @@ OTHERWISE = (
     {"": 0},
 )
 """What a description may say instead."""
+REFUSALS = (
+    "cannot be read",
+    "says of itself what cannot be",
+    "not as long as it says",
+    "how that is laid out",
+    "not as many",
+)
+"""Words by which refusals are counted."""
 CONNECTIONS = 50
 NEAR = 4096
 """Bytes at the beginning, where the file says what it is: half of the changes are there."""
@@ -172,7 +180,7 @@ def restore(path, is_new):
     try:
         saved.restore_into(table, saved.read(path), is_new=is_new)
     except SavedError as error:
-        return str(error).partition(": ")[2].rpartition(": ")[0] or str(error).rpartition(": ")[2]
+        return next((words for words in REFUSALS if words in str(error)), "refused otherwise")
     tables.assert_at_rest(table)
     settings = ZoneSettings(table)
     assert all(settings.of(zone) for zone in range(SMALL.zones_in_use))
