@@ -93,13 +93,14 @@ class Sender:
             return None
         row = PACKETS[int(self.stream["wrong_packet"])]
         ct_state, reason = int(self.stream["wrong_verdict"]) & 0xFF, int(self.stream["wrong_verdict"]) >> 8
+        expected, found = state_names(row.ct_state), state_names(ct_state)
         return (
             f"{int(self.stream['errors'])} packets with a wrong verdict, the first of them {row.packet.name} of "
-            f"connection {int(self.stream['wrong_number'])}: expected {_names(row.ct_state)}, found {_names(ct_state)}"
+            f"connection {int(self.stream['wrong_number'])}: expected {expected}, found {found}"
             f" ({Reason(reason).name.lower()})"
         )
 
 
-def _names(ct_state: int) -> str:
+def state_names(ct_state: int) -> str:
     """Return the names of ct_state bits, joined by ``|``."""
     return "|".join(bit.name.lower() for bit in CtState if ct_state & bit) or "nothing"

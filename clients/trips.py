@@ -30,12 +30,12 @@ from ..shm.layout import (
     NO_RECORD,
     VERDICT,
     VERDICT_BYTES,
-    CtState,
     FrameFlag,
     Link,
     Way,
 )
 from ..shm.reasons import Reason
+from .sender import state_names
 
 WIRE_BYTES = 60
 BUSY_TRIES_MAX = 100_000
@@ -433,11 +433,6 @@ class Traveller:
         row = self._stages[stage]
         return (
             f"{self['errors']} packets with a wrong verdict, the first of them {leg} of connection {number} in zone "
-            f"{row['zone']}: expected {_names(int(row['ct_state']))}, found {_names(verdict & 0xFF)} "
+            f"{row['zone']}: expected {state_names(int(row['ct_state']))}, found {state_names(verdict & 0xFF)} "
             f"({Reason(verdict >> 8).name.lower()})"
         )
-
-
-def _names(ct_state: int) -> str:
-    """Return the names of ct_state bits, joined by ``|``."""
-    return "|".join(bit.name.lower() for bit in CtState if ct_state & bit) or "nothing"

@@ -55,7 +55,7 @@ def collect(views, now_ms, slots_budget, cursor, out, more, out_max):
     """Copy records out, from the cursor on.
 
     Args:
-        views: `shm.views.Views` of the instance.
+        views: record of shm.views.
         now_ms: u64, the moment to judge expiry by.
         slots_budget: u64, records to visit at most.
         cursor: address of a u64, moved on: 0 at the beginning, the number of records when the walk is done.
@@ -137,7 +137,7 @@ def put(views, copies, more, count, outcomes):
     """Make connections of copies that `collect` has made, of this table or another.
 
     Args:
-        views: `shm.views.Views` of the instance.
+        views: record of shm.views.
         copies: address of ENTRY[count]; what they say of moments and parents holds in this table.
         more: address of EXTENSION[count]; the i-th means something where the i-th entry has one.
         count: u64.

@@ -67,20 +67,13 @@ def _acknowledge(extension, way, header, options_bytes):
     """Write into the SACK blocks of a header that acknowledges packets that go ``way`` what their sender has counted."""
     at, left = header + _HEADER_BYTES, options_bytes
     for _ in range(tcp_window.OPTIONS_MAX):
-        if left == ZERO:
+        size = tcp_window.option_bytes(at, left)
+        if size == ZERO:
             break
-        kind = memory.byte(at)
-        if kind == tcp_window.OPTION_END:
-            break
-        size = ONE
-        if kind != tcp_window.OPTION_NOP:
-            size = memory.byte(at + ONE) if left >= TWO else ZERO
-            if size < TWO or size > left:
-                break
-            if kind == tcp_window.OPTION_SACK:
-                for i in range((size - TWO) >> TWO):
-                    edge = at + TWO + (u64(i) << TWO)
-                    memory.set_be32(edge, known_as(extension, way, memory.be32(edge)))
+        if memory.byte(at) == tcp_window.OPTION_SACK:
+            for i in range((size - TWO) >> TWO):
+                edge = at + TWO + (u64(i) << TWO)
+                memory.set_be32(edge, known_as(extension, way, memory.be32(edge)))
         at += size
         left -= size
 

@@ -133,6 +133,22 @@ def at_least_one(window):
 
 
 # ---------------------------------------------------------------------------------------------------- options
+@inlined
+def option_bytes(at, left):
+    """Return the bytes of the option at an address, of at most ``left``; 0 where the list ends, or one is cut short."""
+    if left == ZERO:
+        return ZERO
+    kind = memory.byte(at)
+    if kind == OPTION_END:
+        return ZERO
+    if kind == OPTION_NOP:
+        return ONE
+    if left < TWO:
+        return ZERO
+    size = memory.byte(at + ONE)
+    return size if size >= TWO and size <= left else ZERO
+
+
 @kernel
 def offers(parsed):
     """Return what a SYN offers: its window scale, and SCALES | SACKS << 8.
@@ -143,23 +159,15 @@ def offers(parsed):
     scale, flags = ZERO, ZERO
     at, left = u64(parsed.l4) + HEADER_BYTES, u64(parsed.options_bytes)
     for _ in range(OPTIONS_MAX):
-        if left == ZERO:
+        size = option_bytes(at, left)
+        if size == ZERO:
             break
         kind = memory.byte(at)
-        if kind == OPTION_END:
-            break
-        size = ONE
-        if kind != OPTION_NOP:
-            if left < TWO:
-                break
-            size = memory.byte(at + ONE)
-            if size < TWO or size > left:
-                break
-            if kind == OPTION_SACK_PERMITTED and size == TWO:
-                flags |= SACKS
-            elif kind == OPTION_SCALE and size == THREE:
-                flags |= SCALES
-                scale = min(memory.byte(at + TWO), SCALE_MAX)
+        if kind == OPTION_SACK_PERMITTED and size == TWO:
+            flags |= SACKS
+        elif kind == OPTION_SCALE and size == THREE:
+            flags |= SCALES
+            scale = min(memory.byte(at + TWO), SCALE_MAX)
         at += size
         left -= size
     return scale | (flags << EIGHT)
@@ -172,27 +180,18 @@ def highest_sack(parsed):
     sack = u64(parsed.ack)
     at, left = u64(parsed.l4) + HEADER_BYTES, u64(parsed.options_bytes)
     for _ in range(OPTIONS_MAX):
-        if left == ZERO:
+        size = option_bytes(at, left)
+        if size == ZERO:
             break
-        kind = memory.byte(at)
-        if kind == OPTION_END:
-            break
-        size = ONE
-        if kind != OPTION_NOP:
-            if left < TWO:
+        if memory.byte(at) == OPTION_SACK:
+            blocks = (size - TWO) >> THREE
+            if blocks != ZERO and size == TWO + (blocks << THREE):
+                for i in range(SACK_BLOCKS_MAX):
+                    if u64(i) < blocks:
+                        edge = memory.be32(at + TWO + u64(8 * i) + FOUR)
+                        if seq_after(edge, sack):
+                            sack = edge
                 break
-            size = memory.byte(at + ONE)
-            if size < TWO or size > left:
-                break
-            if kind == OPTION_SACK:
-                blocks = (size - TWO) >> THREE
-                if blocks != ZERO and size == TWO + (blocks << THREE):
-                    for i in range(SACK_BLOCKS_MAX):
-                        if u64(i) < blocks:
-                            edge = memory.be32(at + TWO + u64(8 * i) + FOUR)
-                            if seq_after(edge, sack):
-                                sack = edge
-                    break
         at += size
         left -= size
     return sack

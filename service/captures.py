@@ -10,7 +10,6 @@ import mmap
 import os
 import stat
 from collections.abc import Iterator
-from types import TracebackType
 
 import numpy as np
 
@@ -106,9 +105,7 @@ class Capture:
     def __enter__(self) -> Capture:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 

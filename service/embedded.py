@@ -15,7 +15,6 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 
 import numpy as np
 
@@ -100,9 +99,7 @@ class Tracker:
     def __enter__(self) -> Tracker:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -196,9 +193,7 @@ class Watched:
     def __enter__(self) -> Watched:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,19 +1,10 @@
 """Instance names that nothing else uses, and whose segments do not outlive the test."""
 
-import contextlib
-import itertools
-import os
-
+import instances
 import pytest
-from zonetrack.shm import segment
-from zonetrack.shm.errors import Missing
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture
 def instance():
-    name = f"test-{os.getpid()}-{next(_numbers)}"
-    yield name
-    with contextlib.suppress(Missing):
-        segment.discard(name)
+    with instances.named() as name:
+        yield name

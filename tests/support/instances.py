@@ -13,7 +13,7 @@ _numbers = itertools.count(1)
 @contextlib.contextmanager
 def named():
     """Yield a name."""
-    name = f"named-{os.getpid()}-{next(_numbers)}"
+    name = f"test-named-{os.getpid()}-{next(_numbers)}"
     yield name
     with contextlib.suppress(Missing):
         segment.discard(name)
