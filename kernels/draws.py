@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from . import memory
 from .jit import inlined
-from .words import u64
+from .words import GOLDEN, u64
 
 _SHIFTS = (u64(13), u64(7), u64(17))
-_GOLDEN = u64(0x9E3779B97F4A7C15)
 
 
 @inlined
@@ -31,4 +30,4 @@ def after(state):
 @inlined
 def below(state, bound):
     """Return the number below ``bound``, u64, that a state draws."""
-    return memory.multiply_high(state * _GOLDEN, bound)
+    return memory.multiply_high(state * GOLDEN, bound)

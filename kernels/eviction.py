@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 from ..shm.layout import LINE_SLOTS, SLOTS, End, Life, Setting, Slab, Status, Step
 from ..shm.reasons import Reason
 from . import counters, delete_list, entries, half_open, intents, locks, memory, segments, tuples, zones
+from .endpoints import SCTP, TCP
 from .jit import inlined, kernel
 from .ovs_tcp_states import Peer
 from .sctp_states import Sctp
 from .tcp_states import Tcp
-from .words import EIGHT, LOW_32, ONE, THREE, ZERO, u64
+from .words import EIGHT, GOLDEN, LOW_32, ONE, THREE, ZERO, u64
 
 VICTIMS_MAX = 8
 """Connections that are driven out for one, at most; Linux looks at 8 chains."""
@@ -105,15 +106,12 @@ _ENTRIES = u64(Slab.ENTRIES)
 _FULL, _ZONE_FULL, _HALF_OPEN_FULL = u64(Reason.FULL), u64(Reason.ZONE_FULL), u64(Reason.HALF_OPEN_FULL)
 _EARLY_DROP = u64(Setting.EARLY_DROP)
 _KIND_TCP, _KIND_SCTP, _KIND_OVS_TCP = u64(Kind.TCP), u64(Kind.SCTP), u64(Kind.OVS_TCP)
-_PROTOCOL_TCP, _PROTOCOL_SCTP = u64(6), u64(132)
 
 # a candidate, one word: Worth 4 | expiry in the units of due[] 32 | record 28; the least is the one to go
 _WORTH_SHIFT, _EXPIRY_SHIFT = u64(60), u64(28)
 _RECORD = u64((1 << 28) - 1)
 NOBODY = u64(Worth.KEPT) << _WORTH_SHIFT
 """No candidate."""
-_ELSEWHERE = u64(0x9E3779B97F4A7C15)
-"""Added to a hash to get to another segment: the golden ratio's bits."""
 
 
 @kernel
@@ -126,9 +124,9 @@ def worth(views, entry, now_ms):
     status = u64(record.status)
     protocol = tuples.protocol_of(key)
     kind = ZERO
-    if protocol == _PROTOCOL_TCP:
+    if protocol == TCP:
         kind = _KIND_OVS_TCP if status & _OVS != ZERO else _KIND_TCP
-    elif protocol == _PROTOCOL_SCTP and status & _OVS == ZERO:
+    elif protocol == SCTP and status & _OVS == ZERO:
         kind = _KIND_SCTP
     stand = u64(STANDS[kind, u64(record.state)])
     if stand == _CLOSING:
@@ -220,7 +218,7 @@ def _of_zone(views, zone, hash_, now_ms):
         if met >= ENOUGH or looks >= LOOKS_MAX:
             break
         before = segment
-        hash_ += _ELSEWHERE
+        hash_ += GOLDEN  # another segment
     return best
 
 
@@ -274,7 +272,7 @@ def evict(views, zone, reason, hash_, now_ms):
         False when no victim was found, or it could not be taken out of the counts now.
 
     Concurrency:
-        Nothing is held.  A delete of its own, not part of an insert (PROTOCOL.md, insert).
+        Nothing is held.  A delete of its own, not part of an insert: that one holds locks of segments.
 
     Source:
         Order and bound as Linux's early_drop and gc_worker_can_early_drop, 6.18.

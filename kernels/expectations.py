@@ -42,7 +42,7 @@ from ..shm.layout import (
 from ..shm.reasons import Reason
 from . import counters, entries, locks, memory, zones
 from .jit import inlined, kernel
-from .words import EIGHT, FOUR, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
+from .words import EIGHT, FOUR, GOLDEN, LOW_8, LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
 PRUNE_RECORDS = 64
 """Records looked at in one call."""
@@ -73,7 +73,6 @@ _IN_USE = u64(ExpectationFlag.IN_USE)
 SOURCE_PORT_SHIFT = u64(48)
 KEY_WORD = u64(0xFFFFFFFFFFFF)
 """Of the last word: all but the source port."""
-_FINAL = u64(0x9E3779B97F4A7C15)
 NEVER = u64(0xFFFFFFFFFFFFFFFF)
 """An expiry that does not come."""
 
@@ -111,13 +110,13 @@ def chain_of_destination(views, high, low, last):
     """Return the address of the word that begins the chain of a destination."""
     secret = views.secret
     mixed = memory.mix(high ^ secret[0], low ^ secret[1]) ^ (last & KEY_WORD)
-    return views.expectation_chains + (memory.mix(mixed ^ secret[2], _FINAL) & _CHAIN_MASK) * FOUR
+    return views.expectation_chains + (memory.mix(mixed ^ secret[2], GOLDEN) & _CHAIN_MASK) * FOUR
 
 
 @inlined
 def chain_of_parent(views, parent):
     """Return the address of the word that begins the chain of a parent, given by its public id."""
-    mixed = memory.mix(parent ^ views.secret[3], _FINAL)
+    mixed = memory.mix(parent ^ views.secret[3], GOLDEN)
     return views.expectation_chains + _PARENT_CHAINS + (mixed & _CHAIN_MASK) * FOUR
 
 

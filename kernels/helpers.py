@@ -61,6 +61,7 @@ from . import (
     sequences,
     tuples,
 )
+from .endpoints import TCP
 from .jit import inlined, kernel
 from .verdicts import verdict_at
 from .words import EIGHT, FOUR, LOW_8, LOW_16, ONE, SIXTEEN, THIRTY_TWO, TWO, ZERO, u64
@@ -97,7 +98,7 @@ _FIXED_TIMEOUT = u64(Status.FIXED_TIMEOUT)
 _STATUS_RELATED, _STATUS_OVS = u64(Status.RELATED), u64(Status.OVS)
 _SETTING_HELPERS, _SETTING_OVS = u64(Setting.HELPERS), u64(Setting.OVS)
 _TCP_KIND = u64(PacketKind.TCP)
-_TCP, _UDP_BYTES = u64(6), u64(8)
+_UDP_BYTES = u64(8)
 _FTP, _TFTP = u64(Helper.FTP), u64(Helper.TFTP)
 _SIP, _IRC, _PPTP = u64(Helper.SIP), u64(Helper.IRC), u64(Helper.PPTP)
 _PERMANENT, _NAT_DESTINATION = u64(ExpectationFlag.PERMANENT), u64(ExpectationFlag.NAT_DESTINATION)
@@ -131,7 +132,7 @@ def _helper_of(views, parsed, settings):
     helper = rule_for(views, zone, protocol, destination)
     if settings & _SETTING_OVS == ZERO:
         return helper
-    if helper == ZERO and protocol == _TCP:
+    if helper == ZERO and protocol == TCP:
         helper = rule_for(views, zone, protocol, source)
     return helper if helper == _FTP or helper == _TFTP else ZERO
 

@@ -35,6 +35,7 @@ CURSOR = offset(INTENT, "cursor")
 
 _GLOBAL_SHIFT = u64(STEP_BITS)
 _ZONE_SHIFT = u64(STEP_BITS + BEFORE_BITS)
+_STEP_MASK, _BEFORE_MASK = u64((1 << STEP_BITS) - 1), u64((1 << BEFORE_BITS) - 1)
 
 
 @inlined
@@ -82,6 +83,30 @@ def set_zone(views, zone, zone_word):
     """Name the zone that will be locked, and the word that it had."""
     memory.release32(views.intent + ZONE, zone)
     memory.release64(views.intent + ZONE_WORD, zone_word)
+
+
+@inlined
+def step_word(views):
+    """Return the word of the step as it is."""
+    return memory.read64(views.intent + STEP)
+
+
+@inlined
+def step_of(word):
+    """Return the Step in such a word."""
+    return word & _STEP_MASK
+
+
+@inlined
+def counts_of(word):
+    """Return both counts in such a word, of the zone and of all, as ``set_step_with_counts`` has them."""
+    return word >> _ZONE_SHIFT, (word >> _GLOBAL_SHIFT) & _BEFORE_MASK
+
+
+@inlined
+def cursor_of(word):
+    """Return the number in such a word that ``set_step_with_cursor`` was given."""
+    return word >> _GLOBAL_SHIFT
 
 
 @inlined

@@ -11,14 +11,13 @@ from __future__ import annotations
 from ..shm.layout import LEARNED_BYTES, LEARNED_MAX, LEARNED_WAYS
 from . import memory
 from .jit import inlined, kernel
-from .words import EIGHT, LOW_16, ONE, SIXTEEN, ZERO, u64
+from .words import EIGHT, GOLDEN, LOW_16, ONE, SIXTEEN, ZERO, u64
 
 AGE_S = u64(300)
 """After which an address is forgotten (IEEE 802.1Q 8.8.3)."""
 _LINE = u64(LEARNED_BYTES)
 _SETS_MASK = u64(LEARNED_MAX // LEARNED_WAYS - 1)
 _SET_BYTES = u64(LEARNED_BYTES * LEARNED_WAYS)
-_MIX = u64(0x9E3779B97F4A7C15)
 _GROUP_BIT = u64(1 << 40)
 """Of an address as a number: to a group (IEEE 802-2014 8.2)."""
 NOWHERE = ZERO
@@ -26,7 +25,7 @@ NOWHERE = ZERO
 
 @inlined
 def _set_of(learned, address, vlan):
-    return learned + (memory.mix(address ^ (vlan << u64(48)), _MIX) & _SETS_MASK) * _SET_BYTES
+    return learned + (memory.mix(address ^ (vlan << u64(48)), GOLDEN) & _SETS_MASK) * _SET_BYTES
 
 
 @inlined

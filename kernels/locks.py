@@ -4,7 +4,7 @@ A lock word is 0 or the id of its holder, so the dead are found.  Waiting is bou
 then the scheduler, so that ten workers on two cores do not convoy behind one that was preempted.  Who does not get a lock
 undoes what it began and says BUSY; nothing waits for ever.
 
-Order (PROTOCOL.md): segments ascending, two at most; zone; zone's count; global count.  A record's lock is a leaf.
+Order: segments ascending, two at most; zone; zone's count; global count.  A record's lock is a leaf.
 
 Ordering
     take  swap, acq_rel: acquire alone would let the intent store sink below it

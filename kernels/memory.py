@@ -5,7 +5,7 @@ memory.  Under ``NUMBA_DISABLE_JIT=1`` the same names are interpreter twins that
 where a simulation may switch to another worker, delay a store, or kill.
 
     name            order    for
-    acquire32/64    acquire  a word that others change (A1, A2, A3 in PROTOCOL.md)
+    acquire32/64    acquire  a word that others change (A1, A2, A3 of kernels/index)
     release32/64    release  a word whose store publishes what was stored before; intents; unlocking
     read32/64       plain    contents under a lock, or a hint that is checked again
     write32/64      plain    contents under a lock or not yet published
@@ -15,9 +15,9 @@ where a simulation may switch to another worker, delay a store, or kill.
     fence_acquire   acquire  between plain loads of slots and the second look at the zone word
     fence_full      seq_cst  store a flag, then look (the idle "waiting" flag)
 
-Shared are the words that PROTOCOL.md names: life, key, lock, expiry, due, slot, directory entry, zone word, counts, owner
-words, intents, free lists.  A word is either always accessed by these or always through ``*_at`` records, never both:
-a simulated store buffer would not be seen through a record.  ``byte``, ``be16`` ... read frames and private memory.
+Shared are the words of the protocol (tests/model): life, key, lock, expiry, due, slot, directory entry, zone word, counts,
+owner words, intents, free lists.  A word is either always accessed by these or always through ``*_at`` records, never
+both: a simulated store buffer would not be seen through a record.  ``byte``, ``be16`` ... read frames and private memory.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ from . import (
     timeouts,
     zones,
 )
+from .endpoints import ICMPV6, TCP, UDP
 from .fragment_rules import Fit
 from .jit import inlined, kernel
 from .stages import frame_of, parsed_of
@@ -74,7 +75,6 @@ _FRAGMENT_WORD = u64(0xFFF9)
 _DECIDED = u64(0xFFFFFFFF)
 _WHOLE_MAX = u64(BURST_PACKETS_MAX)
 _OVS = u64(Setting.OVS)
-_TCP, _UDP, _ICMPV6 = u64(6), u64(17), u64(58)
 _TCP_BYTES = u64(20)
 
 
@@ -168,9 +168,9 @@ def _lacks_headers(ip, ip_bytes, captured):
         return False  # that is another fault, and found when the datagram is whole
     protocol = extensions.protocol(chain)
     least = ONE
-    if protocol == _TCP:
+    if protocol == TCP:
         least = _TCP_BYTES
-    elif protocol == _UDP or protocol == _ICMPV6:
+    elif protocol == UDP or protocol == ICMPV6:
         least = EIGHT
     return ip_bytes < extensions.header_bytes(chain) + least
 

@@ -32,13 +32,11 @@ The second half needs locks that others may hold, perhaps other dead: then it sa
 from __future__ import annotations
 
 from ..shm.layout import (
-    BEFORE_BITS,
     GLOBAL,
     NO_RECORD,
     QUOTA,
     QUOTA_BYTES,
     SLOTS,
-    STEP_BITS,
     ZONES_MAX,
     Life,
     Slab,
@@ -71,20 +69,11 @@ _QUOTA_SIZE = u64(QUOTA_BYTES)
 _GLOBAL_LOCK = offset(GLOBAL, "count_lock")
 _NONE = u64(NO_RECORD)
 _TORN = u64(Status.TORN)
-_STEP_MASK = u64((1 << STEP_BITS) - 1)
-_BEFORE_MASK = u64((1 << BEFORE_BITS) - 1)
-_GLOBAL_SHIFT = u64(STEP_BITS)
-_ZONE_SHIFT = u64(STEP_BITS + BEFORE_BITS)
-
-
-@inlined
-def _step_word(views):
-    return memory.read64(views.intent + intents.STEP)
 
 
 @inlined
 def _step_of(views):
-    return _step_word(views) & _STEP_MASK
+    return intents.step_of(intents.step_word(views))
 
 
 @inlined
@@ -118,10 +107,9 @@ def _is_dead(views, word, incarnation):
 @kernel
 def _settle_counts(views, zone):
     """The dead holds both counts' locks: nobody changed them since; what it was writing is finished or undone."""
-    word = _step_word(views)
-    step = word & _STEP_MASK
-    count = word >> _ZONE_SHIFT
-    total = (word >> _GLOBAL_SHIFT) & _BEFORE_MASK
+    word = intents.step_word(views)
+    step = intents.step_of(word)
+    count, total = intents.counts_of(word)
     if step == u64(Step.UNCOUNT_WRITING):
         zones.store_counts(views, zone, count - ONE, total - ONE)
         intents.set_step(views, Step.UNCOUNTED)
@@ -232,10 +220,10 @@ def _settle_insert(views, step):
 @kernel
 def _settle_slots(views):
     """Clear the slots of records that are not, or no longer, in the table, while the dead holds their segments."""
-    word = _step_word(views)
-    step = word & _STEP_MASK
+    word = intents.step_word(views)
+    step = intents.step_of(word)
     if step == u64(Step.SPEND):
-        intents.set_field(views, intents.CREDIT, word >> _GLOBAL_SHIFT)
+        intents.set_field(views, intents.CREDIT, intents.cursor_of(word))
         intents.set_step(views, Step.LOCKS)
         step = u64(Step.LOCKS)
     if _is_inserting(step):
@@ -253,8 +241,8 @@ def _settle_slots(views):
 @kernel
 def _settle_freed_segment(views):
     """A flush was giving an empty segment back."""
-    word = _step_word(views)
-    if word & _STEP_MASK != u64(Step.SEGFREE):
+    word = intents.step_word(views)
+    if intents.step_of(word) != u64(Step.SEGFREE):
         return
     segment = _field(views, intents.SEGMENT_LOW) - ONE
     owner = segments.owner_address(views, segment)
@@ -263,7 +251,7 @@ def _settle_freed_segment(views):
         locks.drop(segments.lock_address(views, segment))
     if memory.acquire32(owner) == views.me:
         memory.release32(owner, ZERO)
-    cursor = word >> _GLOBAL_SHIFT
+    cursor = intents.cursor_of(word)
     intents.set_field(views, intents.CURSOR, cursor)
     intents.set_step_with_cursor(views, Step.RECLAIM, cursor)
 

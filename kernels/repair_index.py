@@ -15,7 +15,7 @@ last of this repairer too: the next finds the same words to decide by.
 
 from __future__ import annotations
 
-from ..shm.layout import DEPTH_MAX, NO_RECORD, SEGMENT, SEGMENT_BYTES, SLOTS, STEP_BITS, USED, Step, offset
+from ..shm.layout import DEPTH_MAX, NO_RECORD, SEGMENT, SEGMENT_BYTES, SLOTS, USED, Step, offset
 from . import intents, locks, memory, segments, zones
 from .jit import inlined, kernel
 from .words import FOUR, ONE, SIXTY_FOUR, ZERO, u64
@@ -24,12 +24,11 @@ _NO_SEGMENT = u64(NO_RECORD)
 _SEGMENT_SIZE = u64(SEGMENT_BYTES)
 _DEPTH = offset(SEGMENT, "depth")
 _USED = u64(USED)
-_STEP_MASK = u64((1 << STEP_BITS) - 1)
 
 
 @inlined
 def _step_of(views):
-    return memory.read64(views.intent + intents.STEP) & _STEP_MASK
+    return intents.step_of(intents.step_word(views))
 
 
 @inlined

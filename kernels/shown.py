@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..shm.layout import CONNECTION, ENTRY, Status, offset
 from . import entries, memory, ovs_tcp, tcp_window, tuples
+from .endpoints import TCP
 from .jit import inlined, kernel
 from .words import LOW_8, LOW_16, LOW_32, SIXTEEN, THIRTY_TWO, ZERO, u64
 
@@ -23,7 +24,6 @@ _ORIG_IS_HIGH, _REPLIER_IS_HIGH = u64(Status.ORIG_IS_HIGH), u64(Status.REPLIER_I
 _SIDES = _ORIG_IS_HIGH | _REPLIER_IS_HIGH | u64(Status.SOURCE_COUNTED)
 """What tuples say, and CONNECTION.status does not."""
 _OVS = u64(Status.OVS)
-_TCP = u64(6)
 assert offset(CONNECTION, "peer_flags") == _SCALES + 2 and CONNECTION.itemsize == _SCALES + 8
 assert offset(CONNECTION, "bytes") - _PACKETS == offset(ENTRY, "bytes") - _ENTRY_PACKETS == SIXTEEN
 
@@ -128,7 +128,7 @@ def connection(record, entry, second, life, now_ms, wall_offset_ms, out):
     c.status = u64(e.status) & ~_SIDES
     c.protocol, c.family = (last >> u64(8)) & LOW_8, last & LOW_8
     c.state = e.state
-    if u64(c.protocol) == _TCP:
+    if u64(c.protocol) == TCP:
         _describe_peers(entry, out)
     else:
         memory.set_le64(out + _SCALES, ZERO)

@@ -23,11 +23,11 @@ What was there before a zone had a budget is not in, and a budget that is lowere
 
 from __future__ import annotations
 
-from ..shm.layout import BEFORE_BITS, BLOCK_RECORDS, QUOTA, STEP_BITS, Life, Setting, Status, Step, offset
+from ..shm.layout import BLOCK_RECORDS, QUOTA, Life, Setting, Status, Step, offset
 from ..shm.reasons import Reason
 from . import entries, intents, locks, memory, tuples, zones
 from .jit import inlined, kernel
-from .words import FOUR, ONE, THREE, ZERO, u64
+from .words import FOUR, GOLDEN, ONE, THREE, ZERO, u64
 
 WINDOW = 16
 """Cells that a source may have: two cache lines, or three."""
@@ -38,12 +38,9 @@ _SOURCES = u64(Setting.SOURCES)
 _COUNTED, _ORIG_IS_HIGH = u64(Status.SOURCE_COUNTED), u64(Status.ORIG_IS_HIGH)
 _COUNT_MASK = u64((1 << COUNT_BITS) - 1)
 _SHIFT = u64(COUNT_BITS)
-_STEP_MASK, _STEP_SHIFT = u64((1 << STEP_BITS) - 1), u64(STEP_BITS)
-_BEFORE_MASK, _AFTER_SHIFT = u64((1 << BEFORE_BITS) - 1), u64(STEP_BITS + BEFORE_BITS)
 _LOW_ADDRESS, _HIGH_ADDRESS = tuples.ENTRY_KEY, tuples.ENTRY_KEY + u64(16)
 _WORD = u64(8)
 _LIVE = u64(Life.LIVE)
-_FINAL = u64(0x9E3779B97F4A7C15)
 
 
 @inlined
@@ -72,7 +69,7 @@ def hash_of(views, entry):
     address = entry + (_HIGH_ADDRESS if is_high else _LOW_ADDRESS)
     zone = tuples.zone_of(entry + tuples.ENTRY_KEY)
     first = memory.mix(memory.read64(address) ^ secret[1], memory.read64(address + _WORD) ^ secret[2])
-    return memory.mix(memory.mix(first ^ secret[3], zone ^ secret[0]) ^ secret[1], _FINAL ^ secret[3])
+    return memory.mix(memory.mix(first ^ secret[3], zone ^ secret[0]) ^ secret[1], GOLDEN ^ secret[3])
 
 
 @inlined
@@ -194,18 +191,18 @@ def settle(views, record):
         views: of the dead.
         record: u64, what its intent names.
     """
-    word = memory.read64(views.intent + intents.STEP)
-    step = word & _STEP_MASK
+    word = intents.step_word(views)
+    step = intents.step_of(word)
     if step != u64(Step.SOURCE_ENTER) and step != u64(Step.SOURCE_LEAVE):
         return
     memory.seldom()
     entry = entries.address(views, record)
     hash_ = hash_of(views, entry)
     cell = find(views, hash_) if views.sources != ZERO else ZERO
-    count = (word >> _STEP_SHIFT) & _BEFORE_MASK
+    before, count = intents.counts_of(word)
     after = u64(Step.LOCKS)
     if step == u64(Step.SOURCE_LEAVE):
-        after = (word >> _AFTER_SHIFT) & _STEP_MASK
+        after = before
         count -= ONE
     _set_counted(entry, False)
     if cell != ZERO:

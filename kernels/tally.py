@@ -35,8 +35,9 @@ from ..shm.layout import (
     offset,
 )
 from . import entries, memory, tuples
+from .endpoints import SCTP, TCP
 from .jit import inlined, kernel
-from .words import EIGHT, FOUR, LOW_8, LOW_16, ONE, SIXTEEN, THREE, ZERO, u64
+from .words import EIGHT, FOUR, GOLDEN, LOW_8, LOW_16, ONE, SIXTEEN, THREE, ZERO, u64
 
 tally_at = memory.record_at(TALLY)
 talker_at = memory.record_at(TALKER)
@@ -53,13 +54,12 @@ _PACKETS, _BYTES = offset(ENTRY, "packets"), offset(ENTRY, "bytes")
 _ORIG_IS_HIGH, _OVS = u64(Status.ORIG_IS_HIGH), u64(Status.OVS)
 _SEEN_REPLY, _ASSURED, _RELATED = u64(Status.SEEN_REPLY), u64(Status.ASSURED), u64(Status.RELATED)
 _TRANSLATED = u64(Status.SOURCE_NAT) | u64(Status.DESTINATION_NAT)
-_TCP, _SCTP, _IPV6 = u64(6), u64(132), u64(6)
+_IPV6 = u64(6)
 _STATE_MAX = u64(TALLY_STATES - 1)
 _PROTOCOLS, _STATES = offset(TALLY, "protocols"), offset(TALLY, "tcp")
 _ROW = u64(8 * TALLY_STATES)
 _SIZE, _BUCKET = u64(TALKER_BYTES), u64(TALKER_BYTES * TALKERS_PLACES)
 _BUCKETS = u64(TALKERS_BUCKETS - 1)
-_FINAL = u64(0x9E3779B97F4A7C15)
 assert offset(TALLY, "ovs") == _STATES + 8 * TALLY_STATES and offset(TALLY, "sctp") == _STATES + 16 * TALLY_STATES
 assert TALKERS_BUCKETS & (TALKERS_BUCKETS - 1) == 0
 
@@ -73,7 +73,7 @@ def _add_one(address):
 def _credit(views, talkers, high, low, who, packets, octets):
     """Count one connection for an address."""
     secret = views.secret
-    hashed = memory.mix(memory.mix(high ^ secret[0], low ^ secret[1]) ^ who ^ secret[2], _FINAL ^ secret[3])
+    hashed = memory.mix(memory.mix(high ^ secret[0], low ^ secret[1]) ^ who ^ secret[2], GOLDEN ^ secret[3])
     bucket = talkers + (hashed & _BUCKETS) * _BUCKET
     place, fewest = bucket, ~ZERO
     for i in range(TALKERS_PLACES):
@@ -112,12 +112,12 @@ def _count(out, last, status, state, expiry_ms, now_ms):
         one.ipv6 += ONE
     protocol = (last >> EIGHT) & LOW_8
     _add_one(out + _PROTOCOLS + (protocol << THREE))
-    if protocol == _TCP:
+    if protocol == TCP:
         if status & _OVS == ZERO:
             _add_one(out + _STATES + (min(state, _STATE_MAX) << THREE))
         else:
             _add_one(out + _STATES + _ROW + (max(state & _STATE_MAX, state >> FOUR) << THREE))
-    elif protocol == _SCTP:
+    elif protocol == SCTP:
         _add_one(out + _STATES + _ROW + _ROW + (min(state, _STATE_MAX) << THREE))
 
 

@@ -30,6 +30,7 @@ from ..shm.layout import (
     offset,
 )
 from . import delete_list, entries, events, intents, locks, memory, nat, quarantine, shown, tuples, zones
+from .endpoints import ICMP, ICMPV6
 from .jit import inlined, kernel
 from .words import EIGHT, FOUR, LOW_8, ONE, SIXTEEN, THREE, ZERO, u64
 
@@ -41,7 +42,6 @@ _EXTENSION_LABEL = offset(EXTENSION, "label")
 _TORN, _OVS = u64(Status.TORN), u64(Status.OVS)
 _STATE_MAX = u64(15)
 _LIVE = u64(Life.LIVE)
-_ICMP, _TCP, _ICMPV6 = ONE, u64(6), u64(58)
 _AHEAD = 8
 """Records fetched ahead of the one that is looked at."""
 
@@ -76,7 +76,7 @@ def _fetch(views, i, found):
 @inlined
 def _is_icmp(entry):
     protocol = tuples.protocol_of(entry + tuples.ENTRY_KEY)
-    return protocol == _ICMP or protocol == _ICMPV6
+    return protocol == ICMP or protocol == ICMPV6
 
 
 @inlined

@@ -29,6 +29,8 @@ LOW_32 = u64(0xFFFFFFFF)
 HALF_32 = u64(0x80000000)
 SIXTY_THREE = u64(63)
 SIXTY_FOUR = u64(64)
+GOLDEN = u64(0x9E3779B97F4A7C15)
+"""2**64 / golden ratio, odd: what it multiplies, or is added to, goes far from its neighbours."""
 
 
 @inlined

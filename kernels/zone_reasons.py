@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..shm.layout import ZONE_REASON, ZONE_REASON_BYTES, ZONE_REASON_USED, ZONE_REASONS_MAX, offset
 from . import memory
 from .jit import kernel
-from .words import EIGHT, LOW_32, ONE, ZERO, u64
+from .words import EIGHT, GOLDEN, LOW_32, ONE, ZERO, u64
 
 PROBES_MAX = 16
 """Places that are looked at for a pair."""
@@ -18,7 +18,6 @@ _SIZE = u64(ZONE_REASON_BYTES)
 _COUNT = offset(ZONE_REASON, "count")
 _USED = u64(ZONE_REASON_USED)
 _LAST = u64(ZONE_REASONS_MAX - 1)
-_SPREAD = u64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: neighbouring zones and reasons go apart
 _SHIFT = u64(40)
 
 
@@ -27,7 +26,7 @@ def count(views, zone, reason):
     """Count a packet of a zone that got a reason."""
     memory.seldom()
     what = _USED | (zone << EIGHT) | reason
-    place = (what * _SPREAD) >> _SHIFT
+    place = (what * GOLDEN) >> _SHIFT
     at = views.own_zone_reasons + _LAST * _SIZE
     for i in range(PROBES_MAX):
         other = views.own_zone_reasons + ((place + u64(i)) % _LAST) * _SIZE

@@ -491,7 +491,7 @@ GLOBAL_BYTES = 64
 
 # ---------------------------------------------------------------------------------------------------- participants
 class Step(IntEnum):
-    """How far the one operation of a participant has come (PROTOCOL.md, repair); docs/protocol.md says what is not here."""
+    """How far the one operation of a participant has come; kernels/repair says what becomes of it after a death."""
 
     NONE = 0
     UPDATE = 1

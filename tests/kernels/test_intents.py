@@ -58,6 +58,8 @@ def test_both_counts_and_the_step_are_one_word(me, step, zone_count, total):
     assert word & (1 << STEP_BITS) - 1 == step
     assert word >> STEP_BITS & (1 << BEFORE_BITS) - 1 == total
     assert word >> STEP_BITS + BEFORE_BITS == zone_count
+    assert intents.step_of(u64(word)) == step
+    assert tuple(map(int, intents.counts_of(u64(word)))) == (zone_count, total)
 
 
 @settings(deadline=None)
@@ -66,6 +68,7 @@ def test_a_cursor_and_the_step_are_one_word(me, step, cursor):
     word = said(me, WITH_CURSOR, step, cursor).get("step", 0)
     assert word & (1 << STEP_BITS) - 1 == step
     assert word >> STEP_BITS == cursor
+    assert intents.step_of(u64(word)) == step and intents.cursor_of(u64(word)) == cursor
 
 
 def test_records_and_segments_are_named_by_their_index_and_1(me):
