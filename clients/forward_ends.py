@@ -16,7 +16,7 @@ import numpy as np
 
 from ..kernels.words import u64
 from ..shm.layout import DESCRIPTOR, FRAME_SLOT_BYTES, TIMESPEC, VERDICT, FrameFlag
-from ..shm.queues import Loop
+from ..shm.loop import Loop
 from . import forward_traffic
 from .port import Queue, frames_of
 

@@ -37,7 +37,8 @@ from ..service.ports.xdp import XdpPort
 from ..service.rules import Names
 from ..shm import port, roster, segment
 from ..shm.layout import TIMESPEC, Kind
-from ..shm.queues import Loop, Queues
+from ..shm.loop import Loop
+from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.sizing import Geometry
 from . import forward_traffic

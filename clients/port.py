@@ -23,7 +23,7 @@ from ..kernels.words import u64
 from ..shm import port
 from ..shm.errors import InUse, Missing, SegmentError
 from ..shm.layout import DESCRIPTOR, FRAME, RING, TIMESPEC, FrameFlag, Link
-from ..shm.queues import RX, TX
+from ..shm.port import RX, TX
 from ..shm.segment import INSTANCE_DEFAULT
 from .errors import NothingMatchedError, ZonetrackError
 from .nearest import hint

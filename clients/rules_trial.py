@@ -30,7 +30,8 @@ from ..shm.layout import (
     CtState,
     PortKind,
 )
-from ..shm.queues import Loop, Queues
+from ..shm.loop import Loop
+from ..shm.queues import Queues
 from ..shm.rulebook import total
 from . import trial
 from .driver import CheckFailed, Driver, now_ms

@@ -25,7 +25,8 @@ from ..service import crew, rules_compile, rules_text
 from ..service.rules import Names
 from ..shm import port, roster, segment
 from ..shm.layout import DESCRIPTOR, FRAME_SLOT_BYTES, POLL_BURST_PACKETS, Kind
-from ..shm.queues import Loop, Queues
+from ..shm.loop import Loop
+from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.sizing import Geometry
 from . import forward_traffic

@@ -332,7 +332,7 @@ def poll(views, loop, now_ms, rounds_max, sweep_slots):
 
     Args:
         views: record of shm.views of the worker.
-        loop: POLL of `shm.queues.Loop`.
+        loop: POLL of `shm.loop.Loop`.
         now_ms: u64, milliseconds of CLOCK_MONOTONIC; one instant for the whole call.
         rounds_max: u64, bursts at most, but from each queue that has something in the last round.
         sweep_slots: u64, slots to sweep after them.

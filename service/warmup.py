@@ -59,7 +59,8 @@ from ..kernels import (
 from ..kernels.words import ONE, ZERO
 from ..shm import roster, segment
 from ..shm.layout import CAPTURE, CLOCK, END, FILTER, FRAME, PARSED, REPLAY, Kind
-from ..shm.queues import Loop, Queues
+from ..shm.loop import Loop
+from ..shm.queues import Queues
 from ..shm.sizing import Geometry
 from . import audit
 

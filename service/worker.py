@@ -15,7 +15,8 @@ import numpy as np
 from ..kernels import poll
 from ..shm import roster
 from ..shm.layout import Kind
-from ..shm.queues import Loop, Queues
+from ..shm.loop import Loop
+from ..shm.queues import Queues
 from ..shm.rulebook import Rulebook
 from ..shm.views import Table
 from . import leaving

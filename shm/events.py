@@ -1,7 +1,7 @@
 """Where participants write what happens to connections: a ring for each, one count for all, and a reader that owes nothing.
 
-Memory without a name, which the keeper makes before it forks and everybody it forks shares.  Where nobody reads events it
-takes a page for the heads and no more: the rings get their memory when they are written, and lose it with the last reader.
+The keeper makes them before it forks (shm/unnamed).  Where nobody reads events they take a page for the heads and no more:
+the rings get their memory when they are written, and lose it with the last reader.
 What is kept for readers that come back (exports of the service) is written whether one is there at the moment or not.
 
 Who may           while                        sees
@@ -28,10 +28,8 @@ Ordering
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import time
-import weakref
 
 import numpy as np
 
@@ -44,7 +42,7 @@ from .layout import (
     ROSTER_MAX,
     EventKind,
 )
-from .views import address_of
+from .unnamed import Unnamed
 
 EVERYTHING = EventKind.NEW | EventKind.UPDATE | EventKind.DESTROY
 RING_BYTES = EVENTS_MAX * EVENT_BYTES
@@ -55,7 +53,7 @@ _SIZE = _RINGS + ROSTER_MAX * RING_BYTES
 _PUNCH_HOLE = 0x01 | 0x02  # fallocate(2): FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 
 
-class Events:
+class Events(Unnamed):
     """The rings of all participants of a table."""
 
     def __init__(self, descriptor: int | None = None) -> None:
@@ -64,18 +62,13 @@ class Events:
         Args:
             descriptor: of rings that there are already, to be used from here too.
         """
-        self.descriptor = os.memfd_create("zonetrack.events") if descriptor is None else descriptor
-        weakref.finalize(self, os.close, self.descriptor)
-        if descriptor is None:
-            os.ftruncate(self.descriptor, _SIZE)
-        self._memory = mmap.mmap(self.descriptor, _SIZE)
-        self.base = address_of(self._memory)
+        super().__init__("events", _SIZE, descriptor)
         self.heads_address = self.base + _HEADS
-        self._count = np.frombuffer(self._memory, "u8", 1)
-        self._about = np.frombuffer(self._memory, "u8", 3, EVENT_RING_BYTES)  # life, kinds that are kept, since
+        self._count = np.frombuffer(self.memory, "u8", 1)
+        self._about = np.frombuffer(self.memory, "u8", 3, EVENT_RING_BYTES)  # life, kinds that are kept, since
         if descriptor is None:
             self._about[0] = int.from_bytes(os.urandom(8), "little") | 1
-        self.heads = np.frombuffer(self._memory, EVENT_RING, ROSTER_MAX, _HEADS)
+        self.heads = np.frombuffer(self.memory, EVENT_RING, ROSTER_MAX, _HEADS)
 
     @property
     def sequence(self) -> int:

@@ -13,7 +13,8 @@ from zonetrack.clients.errors import NothingMatchedError, ZonetrackError
 from zonetrack.clients.port import PortClosedError, Queue, frames_of
 from zonetrack.shm import port
 from zonetrack.shm.layout import DESCRIPTOR, HEADER_BYTES, CtState, Link
-from zonetrack.shm.queues import RX, Queues
+from zonetrack.shm.port import RX
+from zonetrack.shm.queues import Queues
 from zonetrack.shm.reasons import Reason
 
 

@@ -10,7 +10,7 @@ from zonetrack.clients.errors import ZonetrackError
 from zonetrack.clients.port import PortClosedError, frames_of
 from zonetrack.clients.sending import Sending
 from zonetrack.shm.layout import CtState
-from zonetrack.shm.queues import RX
+from zonetrack.shm.port import RX
 
 NEW = CtState.TRK | CtState.NEW
 

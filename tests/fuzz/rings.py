@@ -18,7 +18,9 @@ from zonetrack.clients.port import Queue
 from zonetrack.service.ports import torn
 from zonetrack.shm import port
 from zonetrack.shm.layout import DESCRIPTOR, HEADER_BYTES, PAGE_BYTES
-from zonetrack.shm.queues import RX, TX, Loop, Queues
+from zonetrack.shm.loop import Loop
+from zonetrack.shm.port import RX, TX
+from zonetrack.shm.queues import Queues
 
 from . import mutation
 

@@ -11,7 +11,8 @@ from zonetrack.clients.port import frames_of
 from zonetrack.kernels import carry
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import CARRIER, DESCRIPTOR, POLL_BURST_PACKETS, TIMESPEC, VERDICT, CtState
-from zonetrack.shm.queues import RX, TX, Loop
+from zonetrack.shm.loop import Loop
+from zonetrack.shm.port import RX, TX
 
 PATIENT_MS = 60_000
 """A busy machine may take its time, but not for ever."""

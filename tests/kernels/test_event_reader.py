@@ -19,7 +19,7 @@ def table():
 
 def slots(table, me):
     first = table.events.ring_address(me.me) - table.events.base
-    return np.frombuffer(table.events._memory, EVENT, RING_BYTES // EVENT.itemsize, first)
+    return np.frombuffer(table.events.memory, EVENT, RING_BYTES // EVENT.itemsize, first)
 
 
 def gather(table, me, first, end, most=100):

@@ -10,7 +10,8 @@ from ruled import Switch
 from zonetrack.kernels import port_shm
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import FRAME, NO_TAG, FrameFlag, Kind
-from zonetrack.shm.queues import Loop, Queues
+from zonetrack.shm.loop import Loop
+from zonetrack.shm.queues import Queues
 from zonetrack.shm.reasons import Reason
 from zonetrack.shm.rulebook import Rulebook
 

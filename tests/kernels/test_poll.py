@@ -8,7 +8,8 @@ import pytest
 import tables
 from ports import Lab, datagrams, receive, send, udp
 from zonetrack.shm.layout import POLL_BURST_PACKETS, CtState, FrameFlag, Life, Status, Way
-from zonetrack.shm.queues import RX, TX, Loop
+from zonetrack.shm.loop import Loop
+from zonetrack.shm.port import RX, TX
 from zonetrack.shm.reasons import Reason
 
 NEW, EST = CtState.TRK | CtState.NEW, CtState.TRK | CtState.EST

@@ -6,7 +6,7 @@ import tables
 from ports import Lab, datagrams, receive, send
 from ruled import Switch
 from zonetrack.shm.layout import FRAME_SLOT_BYTES, Life
-from zonetrack.shm.queues import RX, TX
+from zonetrack.shm.port import RX, TX
 from zonetrack.shm.reasons import Reason
 
 

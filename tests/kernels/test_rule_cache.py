@@ -7,8 +7,8 @@ from zonetrack.kernels import classify, rule_cache
 from zonetrack.kernels.words import u64
 from zonetrack.service import rules_compile
 from zonetrack.service.rules import Masked, Rule
-from zonetrack.shm import queues
 from zonetrack.shm.layout import CACHED, CACHED_MAX, CACHED_WAYS, DIMENSIONS_MAX, LINE_BYTES
+from zonetrack.shm.loop import on_a_line
 
 ROWS = np.zeros(DIMENSIONS_MAX, "u8")
 
@@ -17,7 +17,7 @@ class Memory:
     """A worker's memory of rules."""
 
     def __init__(self):
-        self.cache = queues.on_a_line(CACHED, CACHED_MAX)
+        self.cache = on_a_line(CACHED, CACHED_MAX)
 
     @property
     def flows(self):

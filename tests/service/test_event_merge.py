@@ -74,7 +74,7 @@ def test_what_is_being_written_is_waited_for(table):
 def whole(table, participant, sequence):
     """Return the next slot of a participant's ring, as an event with this number."""
     first = table.events.ring_address(participant.me) - table.events.base
-    slots = np.frombuffer(table.events._memory, EVENT, EVENTS_MAX, first)
+    slots = np.frombuffer(table.events.memory, EVENT, EVENTS_MAX, first)
     slots[0]["number"], slots[0]["sequence"] = 2, sequence
     return slots[0]
 

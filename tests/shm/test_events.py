@@ -79,7 +79,7 @@ def test_numbers_are_of_one_life(events):
 
 def test_the_memory_of_rings_is_given_back_and_heads_stay(events):
     before = pages(events)
-    view = np.frombuffer(events._memory, "u1")
+    view = np.frombuffer(events.memory, "u1")
     first = events.ring_address(7) - events.base
     view[first : first + EVENTS_MAX * EVENT_BYTES] = 1
     events.heads[6]["written"] = 5

@@ -14,7 +14,8 @@ from zonetrack.kernels.words import u64
 from zonetrack.service.ports import torn
 from zonetrack.shm import port
 from zonetrack.shm.layout import DESCRIPTOR, FRAME_SLOT_BYTES, RING, Kind
-from zonetrack.shm.queues import Loop, Queues
+from zonetrack.shm.loop import Loop
+from zonetrack.shm.queues import Queues
 
 _numbers = itertools.count(1)
 

@@ -17,7 +17,8 @@ from zonetrack.service import rules_compile, rules_text
 from zonetrack.service.rules import Names
 from zonetrack.shm import port
 from zonetrack.shm.layout import VERDICT, FrameFlag, Kind
-from zonetrack.shm.queues import Loop, Queues
+from zonetrack.shm.loop import Loop
+from zonetrack.shm.queues import Queues
 from zonetrack.shm.rulebook import Rulebook
 
 _numbers = itertools.count(1)

@@ -15,7 +15,8 @@ from zonetrack.service.ports.packet import PacketPort
 from zonetrack.service.rules import Names
 from zonetrack.shm import port
 from zonetrack.shm.layout import Kind
-from zonetrack.shm.queues import Loop, Queues
+from zonetrack.shm.loop import Loop
+from zonetrack.shm.queues import Queues
 from zonetrack.shm.rulebook import Rulebook
 
 TURNS_MAX = 2000
