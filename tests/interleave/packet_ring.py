@@ -13,14 +13,14 @@ from simulation import Killed, Simulation
 from zonetrack.kernels import memory, port_packet, sockets
 from zonetrack.kernels.words import u64
 from zonetrack.service.ports import packet_rings
-from zonetrack.shm.layout import BLOCKS, FRAME, PLACES, POLL_BURST_PACKETS, QUEUE
+from zonetrack.shm.layout import BLOCKS, FRAME, PLACE_HEAD_BYTES, PLACES, POLL_BURST_PACKETS, QUEUE
 from zonetrack.shm.reasons import Reason
 
 from .rings import Outcome, Words, swapped
 
 BLOCK_BYTES, BLOCKS_COUNT, FIRST = 512, 4, 48
 PLACE_BYTES, PLACES_COUNT = 64, 4
-HEAD_BYTES, FRAME_BYTES = 48, 16
+HEAD_BYTES, FRAME_BYTES, TOLD_BYTES = 48, 16, 10
 BURST = 2
 """Packets that a worker takes at once, so that it comes back to a block."""
 FILLED = (3, 1, 5, 2, 4)
@@ -93,8 +93,9 @@ class Ring:
             status, length = self.words.bytes[place : place + 8].view("u4").tolist()
             if status != SEND_REQUEST:
                 return True
-            assert length == FRAME_BYTES
-            self.sent.append(int(self.words.bytes[place + 32 : place + 36].view("u4")[0]))
+            assert length == FRAME_BYTES + TOLD_BYTES
+            number = self.words.bytes[place + PLACE_HEAD_BYTES : place + PLACE_HEAD_BYTES + 4]
+            self.sent.append(int.from_bytes(number, "little"))
             simulation.apply(me, self.words.base + place, 4, SENDING)
             self.flying.append(place)
             self.head += 1
@@ -165,7 +166,9 @@ class Seen:
 
     def __init__(self, words):
         self.words = words
-        self.before = {name: getattr(memory, name) for name in ("le16", "le32", "le64", "be16", "release32")}
+        self.before = {
+            name: getattr(memory, name) for name in ("le16", "le32", "le64", "be16", "set_le16", "release32")
+        }
 
     def patches(self):
         """Return what stands in for names of kernels/memory."""
@@ -178,6 +181,7 @@ class Seen:
             "le64": lambda address: (
                 memory.read64(address) if int(address) in self.words else self._plain("le64", address)
             ),
+            "set_le16": self._set_le16,
             "set_le32": memory.write32,
             "set_le64": memory.write64,
             "copy": self._copy,
@@ -195,7 +199,20 @@ class Seen:
 
     def _copy(self, destination, source, size):
         for i in range(0, int(size), 4):
-            memory.write32(destination + u64(i), memory.read32(source + u64(i)))
+            word = memory.read32(source + u64(i))
+            if int(destination) & 3 == 0:
+                memory.write32(destination + u64(i), word)
+                continue
+            self._set_le16(destination + u64(i), word & u64(0xFFFF))
+            self._set_le16(destination + u64(i + 2), word >> u64(16))
+
+    def _set_le16(self, address, value):
+        """Store a half of a word that nobody else writes."""
+        if int(address) not in self.words:
+            self.before["set_le16"](address, value)
+            return
+        word, shift = address & ~u64(3), u64(8 * (int(address) & 2))
+        memory.write32(word, (memory.read32(word) & ~(u64(0xFFFF) << shift)) | (value << shift))
 
     def _release32(self, address, value):
         self.before["release32"](address, value)
