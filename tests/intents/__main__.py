@@ -10,12 +10,13 @@ from pathlib import Path
 
 from .without import copy, run
 
-SCENARIOS = ("hit", "miss", "scan")
+SCENARIOS = {"hit": "ns_per_packet", "miss": "ns_per_packet", "scan": "ns_per_connection"}
+"""Loads, and the figure of each."""
 
 
 def nanoseconds(where: Path, scenario: str, connections: int) -> float:
-    """Return what a packet of a load takes."""
-    return json.loads(run(where, "load", scenario, "--connections", str(connections), "--json"))["ns_per_packet"]
+    """Return what a packet, or a connection, of a load takes."""
+    return json.loads(run(where, "load", scenario, "--connections", str(connections), "--json"))[SCENARIOS[scenario]]
 
 
 def main(rounds: int = 5, connections: int = 1_000_000) -> int:
