@@ -5,8 +5,8 @@
     tx_burst   let the client have what was put, and wake it if it sleeps
 
 A client's ring back has one worker that writes it, or several where a port has fewer queues than there are workers: then
-each has an OUTBOX for its frames, and takes the ring's lock for a batch.  Nobody holds two of those locks, or waits for one
-for long; who dies with one leaves it to its successor.
+each has an OUTBOX for its frames, and takes the ring's lock for a batch.  Nobody holds two of those locks, and who waits
+for one gives up in time; who dies with one leaves it to its successor.
 
 What a client can reach is read once, and nothing that is read there is used as an address or a bound before it was checked.
 A descriptor that cannot be becomes a frame of no bytes, which is refused like any other that ends too early.
@@ -35,8 +35,9 @@ queue_at = memory.record_at(QUEUE)
 frame_at = memory.record_at(FRAME)
 
 RX, TX, LOCK = offset(QUEUE, "rx"), offset(QUEUE, "tx"), offset(QUEUE, "lock")
-LOOKS_MAX = 512
-"""At a lock that another has: of which one in sixteen lets others run."""
+LOOKS_MAX = 1 << 16
+"""At a lock that another has: of which one in sixteen lets others run.  Some milliseconds: a holder whose core was taken
+away comes back within a turn of the scheduler, and until then nothing has to be lost."""
 _BURST = u64(POLL_BURST_PACKETS)
 _DESCRIPTOR = u64(DESCRIPTOR_BYTES)
 _FRAME = u64(FRAME_BYTES)
@@ -125,7 +126,7 @@ def say_waiting(address, waiting):
 # ------------------------------------------------------------------------------------------------ back
 @kernel
 def _take(word, me):
-    """Take the lock at address ``word``; False when it was not had in some ten microseconds, and some turns of others."""
+    """Take the lock at address ``word``; False when it was not had in some milliseconds."""
     memory.seldom()
     for look in range(LOOKS_MAX):
         if memory.acquire32(word) == ZERO and memory.swap32(word, ZERO, me):

@@ -12,7 +12,8 @@ from .event_filters import KINDS
 from .handlers import Client, Desk, method
 from .parameters import Parameter
 
-NUMBER = parameters.nothing_or(parameters.whole(0, (1 << 64) - 1))
+NUMBER = parameters.nothing_or(parameters.whole(0, (1 << 63) - 1))
+"""Of an event, or of a life: fits a signed integer of every client."""
 
 
 def kinds(name: str, value: Any) -> int:

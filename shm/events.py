@@ -14,7 +14,8 @@ Invariants
     I1  An event has a sequence number that no other has; the numbers taken are all from 1 to the count.
     I2  Of two events of one connection the later has the higher number: it is taken under the record's lock, or while
         nobody else can find the record.
-    I3  `life` is another in each memory that was made: a number says nothing about the events of another life.
+    I3  `life` is another in each memory that was made: a number says nothing about the events of another life.  Both are
+        below 2**63, for readers in languages without larger integers.
     I4  A number that was taken and is in no ring is of an event that is being written (its ring is `open`), or that is
         lost: its ring went round, or its writer died.
 
@@ -67,7 +68,7 @@ class Events(Unnamed):
         self._count = np.frombuffer(self.memory, "u8", 1)
         self._about = np.frombuffer(self.memory, "u8", 3, EVENT_RING_BYTES)  # life, kinds that are kept, since
         if descriptor is None:
-            self._about[0] = int.from_bytes(os.urandom(8), "little") | 1
+            self._about[0] = int.from_bytes(os.urandom(8), "little") >> 1 | 1
         self.heads = np.frombuffer(self.memory, EVENT_RING, ROSTER_MAX, _HEADS)
 
     @property

@@ -7,7 +7,8 @@ import pytest
 import tables
 from ports import datagrams, receive, udp
 from ruled import Switch
-from zonetrack.kernels import port_shm
+from zonetrack.kernels import memory, port_shm
+from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import FRAME, NO_TAG, FrameFlag, Kind
 from zonetrack.shm.loop import Loop
@@ -162,7 +163,37 @@ def test_a_shared_ring_that_is_full_refuses_and_counts():
         assert len(switch.came("b")[1]) == 8
 
 
-def test_a_ring_that_another_has_is_not_waited_for_and_its_heir_gives_it_back():
+class Held(memory.World):
+    """Another worker has a lock, and lost its core: it gives it back when we have looked so many times."""
+
+    def __init__(self, lock, looks):
+        self.lock, self.looks = lock, looks
+
+    def relax(self):
+        """One more."""
+        self.looks -= 1
+        if self.looks == 0:
+            self.lock[:] = 0
+
+
+@pytest.mark.skipif(JIT, reason="another worker's turn comes in the midst of a call")
+def test_nothing_is_lost_where_another_has_the_ring_for_a_turn_of_the_scheduler(monkeypatch):
+    with Shared(ACROSS) as switch:
+        for name in "ab":
+            switch.client(name)
+        for number in (0, 1):  # of its answer; of what goes out
+            lock = switch.queues.records["lock"][number : number + 1]
+            lock[:] = 2
+            monkeypatch.setattr(memory, "world", Held(lock, 60_000))
+            switch.send("a", [FRAME_A], tag=number)
+            switch.turn(0)
+            monkeypatch.undo()
+        assert len(switch.came("b")[1]) == 2
+        assert switch.came("a")[0]["tag"].tolist() == [0, 1]
+        assert switch.queues.records["tx_full"].tolist() == [0, 0]
+
+
+def test_a_ring_that_a_dead_worker_has_is_given_up_in_time_and_its_heir_gives_it_back():
     with Shared(ACROSS) as switch:
         switch.client("b")
         switch.queues.records["lock"][1] = 2  # the second worker died with it
