@@ -23,4 +23,11 @@ FOUND = (
         ),
         kills=(((), (-62,), (-70,), (-12, -82)),),
     ),
+    # credit that could not be given back, for its locks were not had, is not spent in another zone
+    Case(
+        world="two_zones",
+        seed=9,
+        rounds=(((("flush",),), (("make", 4),), (("make", 2, 3),)),),
+        kills=(((27,), (), (), ()),),
+    ),
 )

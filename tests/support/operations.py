@@ -33,8 +33,8 @@ def make(views, key_, reply_key, expiry_ms, wanted):
         Reason << 32 | record; the record is NONE when no record was to be had.
     """
     zone = tuples.zone_of(key_)
-    if zones.credit(views) != ZERO and zones.credit_zone(views) != zone:
-        zones.return_credit(views)
+    if zones.credit(views) != ZERO and zones.credit_zone(views) != zone and not zones.return_credit(views):
+        return (u64(Reason.BUSY) << THIRTY_TWO) | entries.NONE
     record = entries.take(views)
     if record == entries.NONE:
         intents.done(views)
