@@ -30,4 +30,11 @@ FOUND = (
         rounds=(((("flush",),), (("make", 4),), (("make", 2, 3),)),),
         kills=(((27,), (), (), ()),),
     ),
+    # a burst drives out what it has made itself, and is killed: that comes after it, and is one more place in its order
+    Case(
+        world="crowded",
+        seed=1,
+        rounds=(((("remove", 4), ("crowd", (2, True), (3, True), (4, True))), (), (("remove", 1), ("find", 3))),),
+        kills=(((778,), (), (126,), (376, 20, 92)),),
+    ),
 )

@@ -459,10 +459,12 @@ class Actor(Worker):
         """Track a burst where a limit lets those that are not assured be driven out: whichever, and again."""
         keys = range(len(self.play.keys))
         before, after = self._begin("evicts", keys), self._begin("evicts", keys)
-        super().burst(*packets)
-        for operation in after:  # what an earlier packet made may make room for a later one
-            operation.number = self.simulation.operations
-            self.simulation.operations += 1
+        try:
+            super().burst(*packets)
+        finally:  # what an earlier packet made may make room for a later one, also of one who was killed then
+            for operation in after:
+                operation.number = self.simulation.operations
+                self.simulation.operations += 1
         self._end(before + after, "perhaps", histories.PERHAPS)
 
     def burst(self, *packets, action=0):
