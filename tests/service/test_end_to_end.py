@@ -269,7 +269,9 @@ def test_thirty_kills_under_traffic_lose_no_connection(serve):
             os.kill(victim, signal.SIGKILL)
             service.hear("was killed by SIGKILL")
             service.hear(f"worker {number} is ready")
-        assert labels(talk(queue, asked)) == ["E>"] * 100
+        assert [label[:2] for label in labels(talk(queue, asked))] == [
+            "E>"
+        ] * 100  # assured or not: two seconds may be over
     assert service.stop() == Exit.OK
     assert any("put away" in line["text"] for line in service.log), "somebody's place was not at rest"
     assert audit.at_rest(service.table) is None
