@@ -40,6 +40,7 @@ _SLOT_SIZE = u64(SEGMENT_SLOT_BYTES)
 _OWNER = offset(SEGMENT, "owner")
 _LOCK = offset(SEGMENT, "lock")
 _HINT = offset(PARTICIPANT, "segment_hint")
+_IN_VAIN = offset(PARTICIPANT, "segments_in_vain")
 
 
 # ------------------------------------------------------------------------------------------------ where things are
@@ -175,11 +176,12 @@ def has_slot(views, segment, hash_, record):
 def take_segment(views):
     """Take a segment out of the pool (swap owner 0 -> me); NO_SEGMENT when there is none where we looked.
 
-    Segments are locked meanwhile, so no more than ``LOOKS_MAX`` are looked at; the next look goes on behind them.
+    Segments are locked meanwhile, so where all were looked at in vain no more than ``LOOKS_MAX`` are; the next look goes on
+    behind them.  For so many segments that are found all are looked at once more.
     """
-    hint = views.intent + _HINT
-    start = memory.read32(hint)
-    looks = min(views.segment_count, LOOKS_MAX)
+    hint, in_vain = views.intent + _HINT, views.intent + _IN_VAIN
+    start, vain = memory.read32(hint), memory.read32(in_vain)
+    looks = min(views.segment_count, max(LOOKS_MAX, views.segment_count - min(vain, views.segment_count)))
     for i in range(looks):
         segment = start + u64(i)
         if segment >= views.segment_count:
@@ -187,8 +189,10 @@ def take_segment(views):
         owner = owner_address(views, segment)
         if memory.acquire32(owner) == ZERO and memory.swap32(owner, ZERO, views.me):
             memory.write32(hint, segment + ONE if segment + ONE < views.segment_count else ZERO)
+            memory.write32(in_vain, vain - min(vain, LOOKS_MAX))
             return segment
     memory.write32(hint, (start + looks) % views.segment_count)
+    memory.write32(in_vain, min(vain + looks, views.segment_count))
     return NO_SEGMENT
 
 

@@ -585,7 +585,8 @@ PARTICIPANT = np.dtype(
         ("front_count", "u4", (2,)),
         ("back", "u4", (2,)),
         ("back_count", "u4", (2,)),
-        ("reserved2", "u1", (32,)),
+        ("segments_in_vain", "u4"),  # looked at for a free segment, and none was; less with each found    owner
+        ("reserved2", "u1", (28,)),
         ("counters", "u8", (COUNTERS_MAX,)),  # by Reason
     ],
     align=True,
