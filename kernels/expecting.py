@@ -61,6 +61,16 @@ def _overlaps(expectation, other):
 
 
 @kernel
+def _is_over(views, index, expectation, now_ms):
+    """Remove an expectation that is stale, and count it; return whether it was."""
+    if not expectations.is_stale(views, expectation, now_ms):
+        return False
+    expectations.remove(views, index)
+    counters.count(views, Reason.EXPECTATION_EXPIRED)
+    return True
+
+
+@kernel
 def _clear_the_way(views, foretold, now_ms):
     """Remove what is stale, or says the same for the same parent, on the chain that a new expectation will be on.
 
@@ -75,10 +85,9 @@ def _clear_the_way(views, foretold, now_ms):
         index = named - ONE
         expectation = expectations.address(views, index)
         named = memory.read32(expectation + NEXT)
-        if expectations.is_stale(views, expectation, now_ms):
-            expectations.remove(views, index)
-            counters.count(views, Reason.EXPECTATION_EXPIRED)
-        elif _overlaps(expectation, foretold):
+        if _is_over(views, index, expectation, now_ms):
+            continue
+        if _overlaps(expectation, foretold):
             same = memory.read64(expectation + PARENT) == memory.le64(foretold + PARENT)
             if not same or not _is_same(expectation, foretold):
                 return False
@@ -101,9 +110,7 @@ def _make_room_of_parent(views, foretold, most, now_ms):
         index = named - ONE
         expectation = expectations.address(views, index)
         named = memory.read32(expectation + NEXT_OF_PARENT)
-        if expectations.is_stale(views, expectation, now_ms):
-            expectations.remove(views, index)
-            counters.count(views, Reason.EXPECTATION_EXPIRED)
+        if _is_over(views, index, expectation, now_ms):
             continue
         same_kind = expectations.kind_of(expectation) == kind and memory.read64(expectation + FLAGS) & _CALL == call
         if memory.read64(expectation + PARENT) == parent and same_kind:
@@ -129,9 +136,8 @@ def _free_record(views, now_ms):
                     return index
         for i in range(EXPECTATIONS_MAX):
             expectation = expectations.address(views, u64(i))
-            if expectations.is_in_use(expectation) and expectations.is_stale(views, expectation, now_ms):
-                expectations.remove(views, u64(i))
-                counters.count(views, Reason.EXPECTATION_EXPIRED)
+            if expectations.is_in_use(expectation):
+                _is_over(views, u64(i), expectation, now_ms)
     return MAX
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import tables
 import tiny
 from histories import Operation
-from simulation import Mapped, Simulation
+from simulation import Broken, Mapped, Simulation
 from zonetrack.kernels import burst, delete_list, flush, sweep, walk
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import (
@@ -46,6 +46,16 @@ REFUSED = frozenset((
     *(Reason.BUSY, Reason.CLASH, Reason.FULL, Reason.ZONE_FULL, Reason.INDEX_FULL, Reason.SLAB_FULL),
     *(Reason.SOURCE_FULL, Reason.HALF_OPEN_FULL),
 ))  # fmt: skip
+
+
+def is_found(seeds, play, **how):
+    """Return whether one of so many seeds of a play shows a fault."""
+    for seed in range(seeds):
+        try:
+            play(seed, **how)
+        except (AssertionError, Broken):
+            return True
+    return False
 
 
 WHO = ("src", "dst", "sport", "dport", "zone", "protocol", "family")

@@ -10,23 +10,13 @@ from zonetrack.shm.layout import LEAVING
 from ..sim.shrink import shrink_play
 from .frame_ring import frame_ring
 from .packet_ring import packet_ring
-from .plays import SEEDS
+from .plays import SEEDS, is_found
 from .xdp_rings import xdp_ring
 
 SEEDS_MAX = 1000
 RINGS = pytest.mark.parametrize("play", [packet_ring, frame_ring, xdp_ring])
 FEW = {packet_ring: (3, 1, 5), frame_ring: (9,), xdp_ring: (9,)}
 """Packets of a run that is done once for each access."""
-
-
-def is_found(play, **how):
-    """Return whether some seed shows a fault."""
-    for seed in range(SEEDS_MAX):
-        try:
-            play(seed, **how)
-        except (AssertionError, Broken):
-            return True
-    return False
 
 
 @RINGS
@@ -48,7 +38,7 @@ def test_a_death_at_every_access(play):
 @RINGS
 @pytest.mark.parametrize("order", [RELEASE, ACQUIRE])
 def test_plain_accesses_are_found(play, order):
-    assert is_found(play, forget=[order])
+    assert is_found(SEEDS_MAX, play, forget=[order])
 
 
 @pytest.mark.parametrize(
@@ -64,13 +54,13 @@ def test_plain_accesses_are_found(play, order):
 )
 def test_a_successor_that_looks_at_nothing_is_found(monkeypatch, play, room, name):
     monkeypatch.setattr(room, name, lambda record, memory: None)
-    assert is_found(play)
+    assert is_found(SEEDS_MAX, play)
 
 
 def test_a_place_that_is_counted_before_it_is_given_back_is_found(monkeypatch):
     """As it was: who died between them left a place to be taken again, and his successor was one off for ever."""
     monkeypatch.setattr(port_frames, "_LEAVING", port_frames._TO_USER)
-    assert is_found(frame_ring)
+    assert is_found(SEEDS_MAX, frame_ring)
     seed, least, fault = shrink_play(frame_ring, 0)
     assert sum(least["filled"]) <= 9 and "lives" not in least and isinstance(fault, (AssertionError, Broken))
     with pytest.raises(type(fault)):

@@ -1,24 +1,14 @@
 """Rings and rules, in every order that weak memory allows: nothing lost or twice, none asleep, no rule half written."""
 
 import pytest
-from simulation import ACQUIRE, RELEASE, Broken
+from simulation import ACQUIRE, RELEASE
 from zonetrack.kernels import memory, poll, ring, rulebook
 from zonetrack.kernels.words import ONE
 
 from . import rings
-from .plays import SEEDS
+from .plays import SEEDS, is_found
 
 SEEDS_MAX = 3000
-
-
-def is_found(play, **how):
-    """Return whether some seed shows a fault."""
-    for seed in range(SEEDS_MAX):
-        try:
-            play(seed, **how)
-        except (AssertionError, Broken):
-            return True
-    return False
 
 
 @pytest.mark.parametrize(("play", "seeds"), [(rings.client_ring, 200), (rings.sleep, 60)])
@@ -36,25 +26,25 @@ def test_nothing_is_lost_or_seen_twice_and_nobody_sleeps_for_ever(play, seeds):
     ],  # of rules F2 sees to the rest
 )
 def test_plain_accesses_are_found(play, order):
-    assert is_found(play, forget=[order])
+    assert is_found(SEEDS_MAX, play, forget=[order])
 
 
 @pytest.mark.parametrize("play", [rings.client_ring, rings.sleep, rings.rules])
 def test_missing_fences_are_found(monkeypatch, play):
     """Each side stores, then looks at what the other stores: without fences both may miss it."""
     monkeypatch.setattr(memory, "fence_full", lambda: None)
-    assert is_found(play)
+    assert is_found(SEEDS_MAX, play)
 
 
 def test_descriptors_that_are_handed_over_too_early_are_found(monkeypatch):
     right = ring.room
     monkeypatch.setattr(ring, "room", lambda end, wanted: right(end, wanted) + ONE)
-    assert is_found(rings.client_ring)
+    assert is_found(SEEDS_MAX, rings.client_ring)
 
 
 def test_a_worker_that_sleeps_without_a_last_look_is_found(monkeypatch):
     monkeypatch.setattr(poll, "_is_quiet", lambda loop: True)
-    assert is_found(rings.sleep)
+    assert is_found(SEEDS_MAX, rings.sleep)
 
 
 def test_rules_stay_whole_while_anybody_goes_by_them():
@@ -70,4 +60,4 @@ def test_rules_that_are_picked_up_without_a_second_look_are_found(monkeypatch):
         return True
 
     monkeypatch.setattr(rulebook, "_follow", follow)
-    assert is_found(rings.rules)
+    assert is_found(SEEDS_MAX, rings.rules)

@@ -1,5 +1,6 @@
 """A packet on its way in thought: the rules, ports and states of a packet that is then really sent, and each step told."""
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -131,6 +132,14 @@ table=1,ct_state=+est,in_port=b,tcp actions=output:a
 """
 
 
+@contextlib.contextmanager
+def helped(helper):
+    """Yield a switch of two ports, whose rules know a helper."""
+    with Switch(2, extension_share=1000) as switch:
+        switch.names = replace(switch.names, helpers={helper.name.lower(): int(helper)})
+        yield switch
+
+
 def segment(source, destination, sport, dport, flags, seq, ack, data=b""):
     """Return a frame of TCP."""
     layers = IP(src=source, dst=destination) / TCP(sport=sport, dport=dport, flags=flags, seq=seq, ack=ack, window=8192)
@@ -140,8 +149,7 @@ def segment(source, destination, sport, dport, flags, seq, ack, data=b""):
 def test_what_a_helper_rewrites_is_told():
     client, server, public, line = "10.0.0.1", "10.0.0.9", "203.0.113.200", b"PORT 10,0,0,1,156,65\r\n"
     longer = len("203,0,113,200") - len("10,0,0,1")
-    with Switch(2, extension_share=1000) as switch:
-        switch.names = replace(switch.names, helpers={"ftp": int(Helper.FTP)})
+    with helped(Helper.FTP) as switch:
         switch.load(FTP)
         for port, frame in (
             ("a", segment(client, server, 4000, 21, "S", 1000, 0)),
@@ -167,8 +175,7 @@ HOME = f"in_port=b,tcp,nw_src={SERVER},nw_dst={PUBLIC},tp_src=21,tp_dst=4000"
 
 def test_a_command_is_read_and_written_anew_as_a_helper_does_it():
     """Of a connection that is there: each line has the numbers that come next, and the table stays as it is."""
-    with Switch(2, extension_share=1000) as switch:
-        switch.names = replace(switch.names, helpers={"ftp": int(Helper.FTP)})
+    with helped(Helper.FTP) as switch:
         switch.load(FTP)
         for port, frame in (
             ("a", segment(CLIENT, SERVER, 4000, 21, "S", 1000, 0)),
@@ -196,8 +203,7 @@ def test_packets_find_what_those_before_them_have_left():
     """A whole conversation in thought, and the connection that it foretells."""
     rules = FTP.replace("table=1,ct_state=+new,in_port=a", "table=1,priority=9,ct_state=+new+rel,tcp "
                         "actions=ct(commit,nat),output:a\ntable=1,ct_state=+new,in_port=a")  # fmt: skip
-    with Switch(2, extension_share=1000) as switch:
-        switch.names = replace(switch.names, helpers={"ftp": int(Helper.FTP)})
+    with helped(Helper.FTP) as switch:
         rehearsal = Rehearsal(switch.table, switch.worker.views)
         ways = [
             way(switch, text, rules, rehearsal=rehearsal)
@@ -221,8 +227,7 @@ def test_packets_find_what_those_before_them_have_left():
 
 
 def test_what_is_foretold_in_the_table_is_related():
-    with Switch(2, extension_share=1000) as switch:
-        switch.names = replace(switch.names, helpers={"ftp": int(Helper.FTP)})
+    with helped(Helper.FTP) as switch:
         switch.load(FTP)
         for port, frame in (
             ("a", segment(CLIENT, SERVER, 4000, 21, "S", 1000, 0)),
@@ -238,8 +243,7 @@ def test_what_is_foretold_in_the_table_is_related():
 
 def test_the_first_packet_of_a_connection_may_already_say_something():
     rules = "table=0,udp actions=ct(commit,alg=tftp,nat(src=192.0.2.7)),output:b"
-    with Switch(2, extension_share=1000) as switch:
-        switch.names = replace(switch.names, helpers={"tftp": int(Helper.TFTP)})
+    with helped(Helper.TFTP) as switch:
         text = (
             f"in_port=a,udp,nw_src={CLIENT},nw_dst={SERVER},tp_src=4000,tp_dst=69,payload=0x000166696c65006f6374657400"
         )

@@ -399,16 +399,21 @@ def fragmentary():
     return World(stage(), tiny.aimed(2), before=(0,), choices=choices)
 
 
-@functools.cache
-def shrinking():
-    """Four segments whose pair of lines was full and is nearly empty now; what comes may split them again."""
-    made = stage(extension_share=1000)
-    maker = made.participants[0]
+def _crowd_and_leave(maker):
+    """Split the index into four segments by a full pair of lines in each, of which one connection stays."""
     crowd = [tiny.aimed(9, prefix=prefix, pair=1) for prefix in ("00", "01", "10", "11")]
     for few in crowd:
         maker.made(few, None, tiny.LATER)
     for few in crowd:
         maker.remove(few[1:])
+
+
+@functools.cache
+def shrinking():
+    """Four segments whose pair of lines was full and is nearly empty now; what comes may split them again."""
+    made = stage(extension_share=1000)
+    maker = made.participants[0]
+    _crowd_and_leave(maker)
     assert tables.shape(made.table, 0) == (2, [2, 2, 2, 2])
     keys = np.concatenate([tiny.aimed(2, prefix="0"), tiny.aimed(2, prefix="10"), tiny.aimed(2, prefix="11")])
     choices = [*on(6, "find"), *on(4, "make", "remove", "mark"), *LIST, ("flush",)]
@@ -434,11 +439,7 @@ def wanting():
     """No segment is left, a pair of lines has one slot left, and elsewhere two segments would fit into one."""
     made = stage()
     maker = made.participants[0]
-    crowd = [tiny.aimed(9, prefix=prefix, pair=1) for prefix in ("00", "01", "10", "11")]
-    for few in crowd:
-        maker.made(few, None, tiny.LATER)
-    for few in crowd:
-        maker.remove(few[1:])
+    _crowd_and_leave(maker)
     maker.made(np.concatenate([tiny.aimed(8, prefix="000"), tiny.aimed(7, prefix="001")]), None, tiny.LATER)
     keys = np.concatenate(
         [tiny.aimed(2, prefix="000", skip=8), tiny.aimed(2, prefix="001", skip=7), tiny.aimed(1, prefix="11")]
