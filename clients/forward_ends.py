@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 BATCH = 32
 BATCH_CLIENT = 256
-SETTLE_S = 3.0
-"""Without a packet, after the last was sent: what is not here then is gone."""
+SETTLE_S = 30.0
+"""Without a packet, after the last was sent: what is not here then is gone, however busy the machine is."""
+LOOK_S = 0.1
+"""Between two looks at what the receiver has lost itself, when nothing comes."""
 Step = Callable[[], int]
 
 
@@ -49,6 +51,7 @@ class Ends:
         self._is_client = stage.source is None
         self._send = self._by_a_client() if self._is_client else self._by_a_wire()
         self._steps: list[Step] = []
+        self._looks: list[Callable[[], None]] = []
         if stage.sink is not None:
             self._steps.append(self._from_a_wire())
         elif stage.is_taken_by_a_client:
@@ -82,6 +85,7 @@ class Ends:
     def _from_a_wire(self) -> Step:
         queues = self._stage.sink_queues
         loop, address = Loop(queues, [0]), u64(queues.records.ctypes.data)
+        self._looks.append(loop.look)
         counts = u64(self._stage.counts.ctypes.data)
         return lambda: int(forward_traffic.collect(loop.record, address, counts, self._at))
 
@@ -121,16 +125,21 @@ class Ends:
     def _take(self) -> int:
         return sum(step() for step in self._steps)
 
+    def look(self) -> None:
+        """See what the receiver had no room for itself."""
+        for look in self._looks:
+            look()
+
     def send(self, seconds: float, rate: float) -> None:
         """Send for some seconds, at a rate in packets/s, 0: as fast as may be, and take what comes meanwhile.
 
-        The stage's control says how many were sent in which time.
+        A packet at least, however late the processor is ours.  The stage's control says how many were sent in which time.
         """
         control, most = self._stage.control, BATCH_CLIENT if self._is_client else BATCH
         began = time.perf_counter()
         sent = 0
-        while (passed := time.perf_counter() - began) < seconds and not control["over"]:
-            count = min(most, int(rate * passed) - sent) if rate else most
+        while ((passed := time.perf_counter() - began) < (seconds if sent else SETTLE_S)) and not control["over"]:
+            count = min(most, max(1, int(rate * min(passed, seconds))) - sent) if rate else most
             went = self._send(sent, count) if count > 0 else 0
             sent += went
             if not self._take() and not went:
@@ -142,14 +151,19 @@ class Ends:
         """Send, and take until all is here or lost, or nothing comes any more; then it is over."""
         control, gone = self._stage.control, self._stage.gone()
         self.send(seconds, rate)
-        last = time.perf_counter()
-        while time.perf_counter() - last < SETTLE_S and not control["over"]:
+        last = looked = time.perf_counter()
+        while (now := time.perf_counter()) - last < SETTLE_S and not control["over"]:
             if self._take():
-                last = time.perf_counter()
+                last = now
             elif self._stage.gone() - gone >= control["sent"]:
                 break
             else:
+                self._send(0, 0)  # what the system would not take before
                 os.sched_yield()
+            if now - looked >= LOOK_S:
+                self.look()
+                looked = now
+        self.look()
         control["over"] = 1
 
 

@@ -93,6 +93,7 @@ class Stage:
         port_kind: str = "blocks",
         has_gateway: bool = True,
         has_sink: bool = True,
+        sink_mb: int = 64,
     ) -> None:
         """Set it up.
 
@@ -103,6 +104,7 @@ class Stage:
             port_kind: of PORT_KINDS, by which the gateway has its ends of the wires.
             has_gateway: whether our ports are at the ends of the wires; else somebody else's gateway is.
             has_sink: whether somebody listens beyond it.
+            sink_mb: of his ring.
         """
         self.topology, self.frame_bytes = topology, size - 4
         self.instance = f"forward-{os.getpid()}"
@@ -136,7 +138,7 @@ class Stage:
                 # who waits for a block himself cannot tell how soon a packet came
                 kind = PacketPort if port_kind == "blocks" else PromptPort
                 with beyond.entered():
-                    self.sink = house.enter_context(kind("sink", ring_mb=64))
+                    self.sink = house.enter_context(kind("sink", ring_mb=sink_mb))
         for name in SHARED.get(topology, ()):
             made.append(house.enter_context(port.create(self.instance, name, slots=SLOTS)))
         if topology == "vn":
@@ -228,7 +230,8 @@ class Stage:
     def _lost(self) -> dict[str, int]:
         records = self.queues.records
         names = ("rx_dropped", "rx_truncated", "tx_full", "tx_too_long", "bad_slots", "bad_lengths")
-        return {name: int(records[name].sum()) for name in names}
+        lost = {name: int(records[name].sum()) for name in names}
+        return lost | {"sink_dropped": int(self.sink_queues.records["rx_dropped"].sum())}
 
     def _busy(self) -> tuple[int, int]:
         """Return what bursts that were measured took, one in MEASURED_EVERY, and how many packets they had."""

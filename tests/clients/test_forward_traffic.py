@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+from wires import Wires, until
 from zonetrack.clients import forward_traffic
 from zonetrack.clients.forward_traffic import COUNTS
+from zonetrack.kernels import ports
 from zonetrack.kernels.words import u64
-from zonetrack.shm.layout import FRAME_SLOT_BYTES, TIMESPEC
+from zonetrack.service.ports.packet import PacketPort
+from zonetrack.shm.layout import FRAME_SLOT_BYTES, POLL_BURST_PACKETS, TIMESPEC
+from zonetrack.shm.loop import Loop
+from zonetrack.shm.queues import Queues
 
 
 @pytest.mark.parametrize("size", [60, 1514])
@@ -43,6 +48,20 @@ def test_ages_are_counted_and_told():
     assert told["min_us"] < told["avg_us"] < told["max_us"] >= 90_000
     assert 5_000 <= told["p50_us"] < told["p99_us"] == 65_535
     assert block.shape[1] == FRAME_SLOT_BYTES
+
+
+def test_a_receiver_takes_more_than_a_burst_at_once():
+    """A block of the ring holds 90 frames and some, which is no whole number of bursts."""
+    with Wires(1) as made, PacketPort("near0", retire_ms=60_000) as port:
+        queues = Queues([port])
+        loop, counts, spec = Loop(queues, [0]), np.zeros(1, COUNTS), np.zeros(1, TIMESPEC)
+        made.send([bytes(1400)] * 100)
+        address = u64(queues.records.ctypes.data)
+        until(lambda: ports.is_ready(address))
+        at = u64(counts.ctypes.data)
+        came = forward_traffic.collect(loop.record, address, at, u64(spec.ctypes.data))
+        assert 2 * POLL_BURST_PACKETS < came == counts["packets"][0] < 100
+        assert came % POLL_BURST_PACKETS
 
 
 def test_nothing_has_no_ages():
