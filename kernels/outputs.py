@@ -109,7 +109,7 @@ def _put_whole(views, pipe, loop, address, i):
     counters.count(views, Reason.OUTPUTS)
     if u64(queue_at(address).pending) >= pipe.batch_max:
         ports.tx_burst(address)
-    else:
+    if u64(queue_at(address).pending) != ZERO:
         _touch(pipe, address)
 
 
@@ -262,8 +262,9 @@ def answer(pipe, loop, address, count):
 
 @kernel
 def hand_over(views, pipe):
-    """Hand over what was put anywhere."""
+    """Hand over what was put anywhere; where a device would not take it yet, that is tried again after the next round."""
     memory.apart()
+    kept = ZERO
     for i in range(pipe.touched_count):
         address = memory.le64(pipe.touched + (u64(i) << THREE))
         if address & _IS_OUTBOX != ZERO:
@@ -271,6 +272,11 @@ def hand_over(views, pipe):
             box.touched = ZERO
             _send_aside(views, pipe, box)
             continue
-        queue_at(address).touched = ZERO
         ports.tx_burst(address)
-    pipe.touched_count = ZERO
+        queue = queue_at(address)
+        if u64(queue.pending) == ZERO:
+            queue.touched = ZERO
+        else:
+            memory.set_le64(pipe.touched + (kept << THREE), address)
+            kept += ONE
+    pipe.touched_count = kept

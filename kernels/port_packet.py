@@ -3,7 +3,7 @@
     rx_burst   walk the block in hand of a ring of TPACKET_V3: frames stay where they are, and a block is never left half way
     release    give the block back when all of its packets were taken, and nobody needs their bytes any more
     put        copy a frame into a place of a ring of TPACKET_V2
-    tx_burst   have the system send what was put: one call for all
+    tx_burst   have the system send what was put: one call for all; what it has not taken is for another
 
 A VLAN tag, which the system takes out of a frame and tells beside it, is put back where it was: the bytes before a frame are
 its own.  A checksum that the sender left to its device is told by a flag.  A frame that was cut short on its way in, or is
@@ -202,7 +202,13 @@ def put(address, frame):
 
 @inlined
 def tx_burst(address):
-    """Have the system send what was put; what it will not take now stays in the ring, and goes with the next."""
+    """Have the system send what was put; returns whether it took all: what it would not take now stays in the ring.
+
+    It says so of none, but not of some: it goes through the places in order, so the last tells.
+    """
     queue = queue_at(address)
     if not sockets.send_ring(u64(queue.tx_descriptor)):
         queue.tx_failed = queue.tx_failed + ONE
+    places = places_at(address + TX)
+    last = (places.cursor - ONE) & (places.count - ONE)
+    return memory.acquire32(places.places + last * places.place_bytes) != _SEND_REQUEST

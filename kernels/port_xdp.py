@@ -178,7 +178,7 @@ def put(address, frame):
 
 @kernel
 def tx_burst(address):
-    """Have the system send what was put; what it will not take now stays in the ring, and goes with the next."""
+    """Have the system send what was put; returns whether it took all: what it would not take now stays in the ring."""
     memory.apart()
     queue = queue_at(address)
     xsk = xsk_at(injected_at(address + TX).rings)
@@ -186,7 +186,8 @@ def tx_burst(address):
     for _ in range(KICKS_MAX):
         consumed = memory.acquire32(xsk.tx_consumer)
         if consumed == produced or memory.acquire32(xsk.tx_flags) & _NEEDS_WAKEUP == ZERO:
-            break
+            return True
         if not sockets.send_ring(u64(queue.tx_descriptor)) and memory.acquire32(xsk.tx_consumer) == consumed:
             queue.tx_failed = queue.tx_failed + ONE
             break
+    return memory.acquire32(xsk.tx_consumer) == produced

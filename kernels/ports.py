@@ -168,7 +168,8 @@ def longest(address, frame):
 
 @kernel
 def tx_burst(address):
-    """Hand over all that was put into the QUEUE at ``address`` since the last time."""
+    """Hand over all that was put into the QUEUE at ``address`` since the last time; what a device would not take yet is
+    pending still, and to be handed over again."""
     queue = queue_at(address)
     pending = u64(queue.pending)
     if pending == ZERO:
@@ -180,11 +181,12 @@ def tx_burst(address):
     if kind == _SHM:
         port_shm.tx_burst(address)
     elif kind == _PACKET or kind == _FRAMES:
-        port_packet.tx_burst(address)
+        if not port_packet.tx_burst(address):
+            return
     elif kind == _PCAP:
         port_pcap.tx_burst(address)
-    elif kind == _XDP:
-        port_xdp.tx_burst(address)
+    elif kind == _XDP and not port_xdp.tx_burst(address):
+        return
     queue.pending = ZERO
     sizes.handed_over(queue, pending)
 

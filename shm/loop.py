@@ -211,16 +211,22 @@ class Loop:
     def _is_drained(self, given: Sequence[int]) -> bool:
         """Return whether all that we have sent has left, and clients have taken it, or do not take anything, and what came
         by queues that are given up has its verdict, or has waited for it."""
-        if self.pipe["touched_count"][0]:
+        waiting, late = self._waiting_to_leave(), time.monotonic() >= self._leaves_s
+        if not np.isin(waiting, self._addresses(self._devices(self._sent_by))).all():
             return False
+        if late or len(waiting):
+            return late
         if not self._leaving:
             records = self.queues.records
             rings = [number for number in self._sent_by if records["kind"][number] == PortKind.SHM]
             self._leaving = {number: int(records["tx"]["cursor"][number]) for number in rings}
-        return time.monotonic() >= self._leaves_s or (
-            all(self._has_taken(number, cursor) for number, cursor in self._leaving.items())
-            and not any(self._owes_verdicts(number) for number in given)
+        return all(self._has_taken(number, cursor) for number, cursor in self._leaving.items()) and not any(
+            self._owes_verdicts(number) for number in given
         )
+
+    def _waiting_to_leave(self) -> np.ndarray:
+        """Return the addresses of what is to be handed over: after a round, queues of devices that would not take it yet."""
+        return self._pipe_arrays["touched"][: int(self.pipe["touched_count"][0])]
 
     def _owes_verdicts(self, number: int) -> bool:
         """Return whether packets of a queue wait elsewhere until it is said whether they may go on: fragments, that is."""
@@ -243,7 +249,9 @@ class Loop:
         waiting = self._arrays["waiting"]
         owed = self._addresses([number for number in numbers if self._owes_verdicts(number)])
         waiting["queue"][np.isin(waiting["queue"], owed)] = 0
+        waits = self._waiting_to_leave()
         self._lay_outlets(self.pipe)
+        self._pipe_arrays["touched"][: len(waits)] = waits
         self.queues.records["owner"][numbers] = 0
         self.queues.records["holder"][numbers] = 0
 
@@ -295,7 +303,7 @@ class Loop:
         return pipe
 
     def _lay_outlets(self, pipe: np.ndarray) -> None:
-        """Say by which places frames leave; nothing waits to be handed over."""
+        """Say by which places frames leave."""
         n, ports = POLL_BURST_PACKETS, len(self.queues.ports)
         outlets = np.zeros(ports + 1, OUTLET)
         by_port = [self._sends_by(port, self.worker) for port in range(ports)]
@@ -342,9 +350,13 @@ class Loop:
             port.close()
         return port.is_whole
 
+    def _devices(self, numbers: Sequence[int]) -> list[int]:
+        """Return which of some queues are those of devices."""
+        return [number for number in numbers if self.queues.records["kind"][number] in SLEPT_ON]
+
     def _polled(self, receiving: Sequence[int]) -> np.ndarray:
         """Return the descriptors to sleep on, and note whose they are."""
-        devices = [number for number in receiving if self.queues.records["kind"][number] in SLEPT_ON]
+        devices = self._devices(receiving)
         polled = np.zeros(len(devices), POLLED)
         polled["descriptor"], polled["events"] = self.queues.records["rx_descriptor"][devices], _POLLIN
         self._polled_queues = self._addresses(devices)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from ports import datagrams, udp
 from wired import Gateway
-from wires import raw
+from wires import raw, until
 from zonetrack.kernels import port_packet
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import BLOCKS, PLACE_HEAD_BYTES, PLACES
@@ -134,20 +134,50 @@ def test_a_frame_longer_than_the_mtu_is_not_sent_and_a_tag_does_not_count(gatewa
 
 
 def test_a_ring_that_is_full_refuses_frames_and_counts_them(gateway):
-    """Nobody takes frames out of it while the interface is down; when it is up again, those that wait go."""
+    """Nobody takes frames out of it while the interface is down; when it is up again, those that wait go by themselves."""
     gateway.wires.namespace.run("ip", "link", "set", "near1", "down")
     for _ in range(11):
         gateway.wires.send(datagrams(100))
         gateway.take(100)
     there = record(gateway, 1)
-    assert (there["tx_packets"], there["tx_full"]) == (1024, 76)
+    assert (there["tx_packets"], there["pending"], there["tx_full"]) == (0, 1024, 76)
     assert there["tx_failed"] > 0
     assert gateway.worker.counter(Reason.OUTPUT_FULL) == 76
     gateway.loop.look()
     gateway.wires.namespace.run("ip", "link", "set", "near1", "up")
-    gateway.wires.send(datagrams(1))
-    gateway.take(1)
+
+    def have_left():
+        gateway.poll()
+        return there["pending"] == 0
+
+    until(have_left)
+    assert (there["tx_packets"], gateway.loop.pipe["touched_count"][0]) == (1024, 0)
     assert len(gateway.wires.receive(900, 1)) == 900
+
+
+def test_a_queue_is_given_up_while_an_interface_is_down_and_what_waits_for_that_leaves_later(gateway):
+    there, records = record(gateway, 1), gateway.queues.records
+    records["holder"] = records["wanted"] = 1
+    gateway.wires.namespace.run("ip", "link", "set", "near1", "down")
+    gateway.wires.send(datagrams(3))
+    gateway.take(3)
+    records["wanted"][0] = 2
+
+    def have_settled():
+        done = gateway.loop.settle()
+        gateway.poll()
+        return done
+
+    until(have_settled)
+    assert (records["holder"].tolist(), gateway.loop.polls) == ([0, 1], [1])
+    gateway.wires.namespace.run("ip", "link", "set", "near1", "up")
+
+    def have_left():
+        gateway.poll()
+        return there["pending"] == 0
+
+    until(have_left)
+    assert gateway.wires.receive(3, 1) == datagrams(3)
 
 
 def test_what_is_translated_is_taken_along():
