@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from zonetrack.shm.layout import Status
 
 SELDOM_S = 3600.0
 """Then it looks once."""
+PATIENCE_S = 120.0
 FIVE, SEVEN = 5, 7
 
 
@@ -61,23 +63,24 @@ def driven(service, drive, size=(80, 24), interval_s=SELDOM_S):
 
 async def seen(pilot, text):
     """Wait until a text is on the screen; return its lines."""
-    for _ in range(2000):
-        await pilot.pause()
-        lines = screens.lines_of(pilot.app)
-        if any(text in line for line in lines):
-            return lines
-        await asyncio.sleep(0)
-    raise AssertionError(f"{text!r} is not on the screen:\n" + "\n".join(lines))
+    lines = await shown(pilot, lambda lines: any(text in line for line in lines))
+    assert any(text in line for line in lines), f"{text!r} is not on the screen:\n" + "\n".join(lines)
+    return lines
 
 
 async def golden(pilot, name):
     """Wait until the screen is one that was looked at, as a slow one is in the end."""
-    for _ in range(2000):
+    screens.is_golden(name, await shown(pilot, lambda lines: screens.steady(lines) == screens.text_of(name)))
+
+
+async def shown(pilot, is_right):
+    """Return the lines of the screen as soon as they are right, or what they are when they are not after so long."""
+    until_s = time.monotonic() + PATIENCE_S
+    while True:
         await pilot.pause()
         lines = screens.lines_of(pilot.app)
-        if screens.steady(lines) == screens.text_of(name):
-            return
-    screens.is_golden(name, lines)
+        if is_right(lines) or time.monotonic() > until_s:
+            return lines
 
 
 def test_each_table(service):

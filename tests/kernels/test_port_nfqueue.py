@@ -8,9 +8,10 @@ from pathlib import Path
 import firewalls
 import fragmented
 import pytest
+from eventually import until
 from ports import datagrams, receive, send
 from wired import Devices
-from wires import Namespace, until
+from wires import Namespace
 from zonetrack.clients.port import Queue
 from zonetrack.kernels import port_nfqueue
 from zonetrack.kernels.words import u64

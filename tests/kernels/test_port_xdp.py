@@ -5,9 +5,10 @@ import errno
 
 import numpy as np
 import pytest
+from eventually import until
 from ports import datagrams, udp
 from wired import Devices
-from wires import Wires, until
+from wires import Wires
 from zonetrack.kernels import port_xdp
 from zonetrack.kernels.words import u64
 from zonetrack.service.ports.errors import PortError

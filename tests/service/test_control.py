@@ -6,6 +6,7 @@ import socket
 import msgpack
 import pytest
 import tables
+from eventually import until
 from forked import Child
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -125,8 +126,7 @@ def test_who_leaves_without_a_word_is_forgotten(service, unharmed):
         client.send_request("dump")
     for client in leaving:
         client.close()
-    seen = [unharmed.ask("stats")["control"]["clients"] for _ in range(2000)]
-    assert seen[-1] == before
+    until(lambda: unharmed.ask("stats")["control"]["clients"] <= before)
 
 
 # ------------------------------------------------------------------------------------------------ too much
@@ -155,7 +155,7 @@ def test_more_clients_than_are_served_are_told_so(tmp_path):
             assert service.connect().last_word() == Code.TOO_MANY_CLIENTS
         assert served[0].ask("stats")["control"]["refused"] == {"too_many_clients": 5}
         served[1].close()
-        assert [served[2].ask("count") for _ in range(200)] == [{"count": 0}] * 200  # by then it is forgotten
+        until(lambda: served[2].ask("stats")["control"]["clients"] == 2)
         assert service.connect().ask("count") == {"count": 0}
 
 

@@ -20,6 +20,7 @@ from zonetrack.service.listening import Address, listen
 from zonetrack.shm.layout import Status
 
 ZONE = 5
+PATIENCE_MS = 120_000
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +118,10 @@ def chromium():
     if program is None:
         pytest.skip("chromium is not here")
     with sync_api().sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"], timeout=PATIENCE_MS)
+        sync_api().expect.set_options(timeout=PATIENCE_MS)
         page, faults = browser.new_page(viewport={"width": 900, "height": 1000}, color_scheme="light"), []
+        page.set_default_timeout(PATIENCE_MS)
         page.on("pageerror", lambda fault: faults.append(str(fault)))
         page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
         yield page

@@ -7,6 +7,8 @@ from forked import Child
 from zonetrack.clients.sync import connect
 
 TIMEOUT_S = 60.0
+WINDOW_BYTES = 1 << 18
+"""What a server has under way at most: no more than a port has room for while its worker waits for its turn."""
 
 
 def at(namespace, function, *arguments):
@@ -22,6 +24,7 @@ def at(namespace, function, *arguments):
 def serve_bytes(child, ip, port):
     """Accept a connection, and return how many bytes came; the other side gets their number."""
     with socket.create_server((ip, port), family=socket.AF_INET6 if ":" in ip else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_BYTES)
         child.say("listens")
         listener.settimeout(TIMEOUT_S)
         connection, _ = listener.accept()

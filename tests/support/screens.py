@@ -10,6 +10,7 @@ import subprocess
 
 import checkout
 import pytest
+from eventually import until
 
 GOLDEN = checkout.ROOT / "tests" / "data" / "top"
 VOLATILE = (
@@ -73,13 +74,16 @@ class Terminal:
         """Press keys, by tmux's names."""
         self._run("send-keys", *keys)
 
-    def until(self, text, looks_max=3000):
+    def until(self, text):
         """Return the lines of the screen as soon as a text is on them."""
-        for _ in range(looks_max):  # each look is a process, some milliseconds
-            lines = self._run("capture-pane", "-p").splitlines()
-            if any(text in line for line in lines):
-                return [line.rstrip() for line in lines]
-        raise AssertionError(f"{text!r} is not on the screen:\n" + "\n".join(lines))
+        lines = []
+
+        def is_there():
+            lines[:] = [line.rstrip() for line in self._run("capture-pane", "-p").splitlines()]
+            return any(text in line for line in lines)
+
+        until(is_there, lambda: f"{text!r} is not on the screen:\n" + "\n".join(lines))
+        return lines
 
     def close(self):
         """End it."""

@@ -34,7 +34,9 @@ class Service:
         bounds: of clients, as in the configuration.
     """
 
-    def __init__(self, path, table=None, group=None, stall_s=10.0, workers=(), check_config=dict, sites=None, **bounds):
+    def __init__(
+        self, path, table=None, group=None, stall_s=120.0, workers=(), check_config=dict, sites=None, **bounds
+    ):
         self.path = str(path)
         if table is None:
             table = small(zones=16)

@@ -6,6 +6,7 @@ import os
 import time
 
 import tables
+from eventually import until
 from wires import Wires, run
 from zonetrack.clients.port import Queue
 from zonetrack.kernels import poll
@@ -19,7 +20,6 @@ from zonetrack.shm.loop import Loop
 from zonetrack.shm.queues import Queues
 from zonetrack.shm.rulebook import Rulebook
 
-TURNS_MAX = 2000
 _numbers = itertools.count(1)
 
 
@@ -57,11 +57,14 @@ class Devices:
     def take(self, count):
         """Let the worker work until it took so many packets."""
         taken = 0
-        for _ in range(TURNS_MAX):
+
+        def enough():
+            nonlocal taken
             taken += self.poll()
-            if taken >= count:
-                return taken
-        raise AssertionError(f"only {taken} of {count} packets came")
+            return taken >= count
+
+        until(enough, lambda: f"only {taken} of {count} packets came")
+        return taken
 
     def __enter__(self):
         return self

@@ -2,8 +2,9 @@
 
 import os
 
+from eventually import until
 from ports import datagrams
-from wires import Wires, until
+from wires import Wires
 from zonetrack.service.ports import opening, specs, telling
 from zonetrack.service.ports.prompt import PromptPort
 from zonetrack.shm.layout import FRAMES, PLACES, PortKind

@@ -4,6 +4,7 @@ import random
 import struct
 
 import pytest
+from eventually import until
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6DestUnreach, IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Dot1Q, Ether
@@ -80,23 +81,18 @@ def test_what_belongs_together_comes_to_one_queue(family, link):
                 sent[bare] = number
                 frames.append(bytes(link / packet))
         wires.send(frames)
-        found = wait_for(made, len(sent))
+        # blocks that are not full come after a millisecond
+        until(
+            lambda: sum(map(len, taken(made))) == len(sent),
+            lambda: f"{sum(map(len, taken(made)))} of {len(sent)} frames",
+        )
         queue_of = {}
-        for queue, frames in enumerate(found):
+        for queue, frames in enumerate(taken(made)):
             for frame in frames:
                 queue_of.setdefault(sent[frame[14:]], set()).add(queue)
         assert all(len(queues) == 1 for queues in queue_of.values()), queue_of
         spread = [sum(1 for queues in queue_of.values() if queues == {queue}) for queue in range(QUEUES)]
         assert min(spread) >= FLOWS // QUEUES // 3, spread
-
-
-def wait_for(made, count):
-    """Return what the queues have when they have so many frames: blocks that are not full come after a millisecond."""
-    for _ in range(10_000):
-        found = taken(made)
-        if sum(map(len, found)) == count:
-            return found
-    raise AssertionError(f"{sum(map(len, found))} of {count} frames")
 
 
 def test_jumps_lead_to_lines_that_there_are():

@@ -4,8 +4,9 @@ import os
 
 import forked
 import pytest
+from eventually import until
 from ports import datagrams
-from wires import Wires, prove, raw, run, until
+from wires import Wires, prove, raw, run
 from zonetrack.service.ports import redirect
 from zonetrack.service.ports.errors import PortError
 from zonetrack.service.ports.xdp import TX_COUNT, XdpPort
