@@ -18,6 +18,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 
+import naive_audit
 import numpy as np
 import ports
 from forked import Child
@@ -62,6 +63,14 @@ class Report:
     """How long there was none: from the kill to the next one's word that all is well."""
     lost: int = 0
     """Established flows that were not found."""
+    moved: int = 0
+    """Rings that were seen to move again after a kill."""
+    held: list | None = None
+    """Locks that are held at the end; None: nobody has looked yet."""
+    counts: dict = field(default_factory=dict)
+    """Counts at the end that were read, and what they had to be, by what is counted."""
+    audit: str | None = None
+    """What the audit of the end says."""
     broken: list = field(default_factory=list)
     """What audits said."""
 
@@ -74,8 +83,16 @@ class Report:
             f"killed within an operation: {sum(self.interrupted.values())} ({steps})\n"
             f"without a keeper {sum(self.gap_ms):.0f} ms, {self.without_keeper:,} packets answered meanwhile\n"
             f"respawn of workers: median {statistics.median(times):.0f} ms, p99 {p99:.0f} ms, most {times[-1]:.0f} ms\n"
-            f"established flows lost: {self.lost} of {KEPT_FLOWS}; broken: {self.broken or 'nothing'}"
+            f"rings seen to move again: {self.moved}\n"
+            f"established flows lost: {self.lost} of {KEPT_FLOWS}; broken: {self.broken or 'nothing'}{self._end()}"
         )
+
+    def _end(self):
+        """Say what was found when all had ended; nothing before."""
+        if self.held is None:
+            return ""
+        counts = ", ".join(f"{what} {count} (must be {wanted})" for what, (count, wanted) in self.counts.items())
+        return f"\nat the end: {len(self.held)} locks held; counts: {counts}; audit: {self.audit}"
 
 
 class Load:
@@ -104,12 +121,13 @@ class Load:
                     queue.check()
 
     def until_moved(self, number, more=200):
-        """Wait until a queue has so many more packets answered."""
+        """Wait until a queue has so many more packets answered; returns 1, the rings that have moved."""
         target = self.tally[number]["answered"] + more
         limit_s = time.monotonic() + PATIENCE_MS / 1_000
         while self.tally[number]["answered"] < target:
             assert time.monotonic() < limit_s, f"queue {number} does not move"
             time.sleep(0.001)
+        return 1
 
     def answered(self):
         """Return the packets that were answered so far."""
@@ -230,7 +248,7 @@ class Campaign:
         self.service.hear(f"worker {number} is ready")
         self.report.respawn_ms.append(1_000 * (time.monotonic() - killed_s))
         self.report.kills["worker"] += 1
-        self.load.until_moved(number)
+        self.report.moved += self.load.until_moved(number)
 
     def _watch(self, owner):
         """Wait a little for a worker to be seen within an operation: at a moment by chance few are."""
@@ -263,7 +281,7 @@ class Campaign:
         answered, killed_s = self.load.answered(), time.monotonic()
         self.service.kill_keeper()
         for number in range(self.workers):
-            self.load.until_moved(number)
+            self.report.moved += self.load.until_moved(number)
         self.service = self._start(self.service)
         self.report.gap_ms.append(1_000 * (time.monotonic() - killed_s))
         self.report.without_keeper += self.load.answered() - answered
@@ -281,18 +299,28 @@ class Campaign:
     def _judge(self):
         self.report.lost += self._lost()
         with self._ask() as ct:
-            if ct.count(zone=KEPT_ZONE) != KEPT_FLOWS:
-                self.report.broken.append(f"{ct.count(zone=KEPT_ZONE)} flows in zone {KEPT_ZONE}")
-            ct.flush(zone=LOAD_ZONE)
-            if ct.count() != KEPT_FLOWS:
-                self.report.broken.append(f"{ct.count()} connections after the flush of the load")
+            counts = {"listed": ct.count(zone=KEPT_ZONE), "in all": self._without_load(ct)}
         code = self.service.stop()
         self._note()
         if code != Exit.OK:
             self.report.broken.append(f"the service ended with {code}")
-        found = audit.at_rest(self.service.table)
-        if found is not None:
-            self.report.broken.append(str(found))
+        table = self.service.table
+        counts["in the records"] = int(np.count_nonzero(naive_audit.states(table)))
+        self.report.counts = {what: (count, KEPT_FLOWS) for what, count in counts.items()}
+        self.report.held = list(naive_audit.locks(table))
+        found = audit.at_rest(table)
+        self.report.audit = "clean" if found is None else str(found)
+        wrong = [f"{what}: {count}" for what, count in counts.items() if count != KEPT_FLOWS]
+        self.report.broken += [*wrong, *self.report.held, *([] if found is None else [str(found)])]
+
+    def _without_load(self, ct):
+        """Flush the load until nothing of it comes any more: what clients had sent at their end is on its way still."""
+        limit_s = time.monotonic() + PATIENCE_MS / 1_000
+        while True:
+            ct.flush(zone=LOAD_ZONE)
+            count = ct.count()
+            if count == KEPT_FLOWS or time.monotonic() > limit_s:
+                return count
 
     def close(self):
         """Take away all that is left."""

@@ -19,6 +19,14 @@ def test_kills_under_load(tmp_path, record_property):
     assert report.lost == 0 and report.broken == []
     assert report.packets > 20 * 200
     assert report.without_keeper > WORKERS * 200
+    assert report.moved == 20 + WORKERS and report.held == [] and report.audit == "clean"
+    assert "0 locks held" in str(report) and f"in all {KEPT_FLOWS} (must be {KEPT_FLOWS})" in str(report)
+
+
+def test_what_is_left_at_the_end_is_told():
+    report = Report(held=["zone lock 5 is held by 3"], counts={"in all": (201, KEPT_FLOWS)}, audit="count 5 1 0")
+    assert f"1 locks held; counts: in all 201 (must be {KEPT_FLOWS}); audit: count 5 1 0" in str(report)
+    assert "at the end" not in str(Report())
 
 
 def test_a_report_says_what_went_wrong():

@@ -29,7 +29,7 @@ from ..interleave.xdp_rings import xdp_ring  # noqa: E402
 from . import both, pairs  # noqa: E402
 from .reach import Reach  # noqa: E402
 from .rounds import Case, Run  # noqa: E402
-from .shrink import shrink, shrink_play  # noqa: E402
+from .shrink import shrink_play, tell  # noqa: E402
 from .worlds import DRAWN, WORLDS  # noqa: E402
 
 FAULTS_MAX = 5
@@ -69,6 +69,10 @@ class Tally:
         reach = self.reach
         died = sorted(((count, Step(step).name) for step, count in enumerate(reach.steps) if count), reverse=True)
         print("killed in:", ", ".join(f"{name} {count:,}" for count, name in died))
+        print(
+            "nobody was killed in:",
+            ", ".join(step.name for step in Step if not reach.steps[step]) or "none is left out",
+        )
         for name, seeds in sorted(zip(reach.names, reach.seeds, strict=True), key=lambda item: item[1]):
             print(f"{seeds:8,}  {name}")
         print(f"places never reached: {len(reach.missed())} of {len(reach.names)}")
@@ -85,16 +89,14 @@ def go_through(first, steps, seeds):
         world()
     tally = Tally()
     for case in both.cases():
-        both.killed(*case, tally.reach)
+        both.killed(case, tally.reach)
     for seed in range(first, first + seeds):
         run = Run(name_of(seed), seed, tally.reach)
         try:
             run.drawn(steps)
         except Exception as error:
             tally.faults += 1
-            print(f"{run.name}: {error}\nagain: make sim SEED={seed} STEPS={steps}", flush=True)
-            case, fault = shrink(run.case)
-            print(f"smaller, for tests/sim/found.py:\n{case}\n{type(fault).__name__}: {fault}", flush=True)
+            tell(run.case, error, f"make sim SEED={seed} STEPS={steps}")
         tally.add(run, _beside(seed, tally))
         if tally.seeds % SAY_EVERY == 0:
             tally.tell()

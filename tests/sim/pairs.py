@@ -4,14 +4,17 @@ Each pair is gone through in two ways.  In one the second operation begins when 
 one holds: there a kill before each store is a kill at every access, for what the dead had loaded is in nobody's memory, and
 what it had stored has come out.  So of the kills between two stores one is gone through, and stands for all.  In the other
 both run at once, the first is killed at each of its accesses, and the order of the two is decided by a seed: one of the
-orders that there are; others are for ``make sim``.  A share below 1 takes every so many-th of either.
+orders that there are; others are for ``make sim``.  A share below 1 takes every so many-th of either.  A kill that something
+goes wrong with is a case, as those from seeds are: it is printed, shrunk, and run again by its text.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import time
+from datetime import UTC, datetime
 
 import datagrams
 import numpy as np
@@ -19,7 +22,8 @@ import tiny
 from zonetrack.shm.layout import QUOTA, Region
 
 from ..interleave.plays import NOW
-from .rounds import WORKERS, Case, Round, Run
+from .rounds import ORDERS, WORKERS, Case, Round, Run
+from .shrink import tell
 from .worlds import WORLDS, World, stage
 
 FIND, UPDATE, DELETE, EXPIRED, FRESH, SPLITS, REOPENS, FOLLOWS = 0, 1, 2, 3, 4, (5, 6), 7, 8
@@ -36,6 +40,7 @@ OPERATIONS = {
     "find what expired": ("burst", (EXPIRED, True)),
     "early drop": ("crowd", (FRESH, True)),
 }
+FAULTS_MAX = 5
 FULL = "early drop"
 """The operation whose pairs need a zone at its limit."""
 
@@ -59,8 +64,8 @@ def _crossing(limited=False):
     keys = np.concatenate([
         tiny.aimed(5, pair=3), tiny.aimed(2, prefix="1", skip=8), tiny.aimed(2, pair=3, protocol=datagrams.TCP),
     ])  # fmt: skip
-    play = World(made, keys, before=(FIND, UPDATE, DELETE, EXPIRED), expired=(EXPIRED,), choices=[], aging=True)
-    play.now_ms = NOW
+    before = (FIND, UPDATE, DELETE, EXPIRED)
+    play = World(made, keys, before=before, expired=(EXPIRED,), choices=[], aging=True, now_ms=NOW)
     play.prepare(_converse)
     if limited:
         quota = made.table.array(Region.CONTROL, "quotas", QUOTA)
@@ -78,65 +83,85 @@ def _converse(worker):
 WORLDS["crossing"], WORLDS["full crossing"] = crossing, full_crossing
 
 
-class Cross(Round):
-    """A round in which the second worker may wait for the death of the first."""
+class After(Round):
+    """A round in which the second worker waits for the death, or the end, of the first."""
 
-    def __init__(self, run, programs, kills, waits):
-        super().__init__(run, 0, programs, kills)
-        self.delay = 30 if waits else self.delay
-        if waits:
-            second = self.actors[1]
-            live, first = second.life, self.actors[0]
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.delay = 30
+        first, second, *_ = self.actors
+        live = second.life
 
-            def life():
-                while not self.dead and (first.program or first.busy):
-                    self.simulation.relax()
-                live()
+        def life():
+            while not self.dead and (first.program or first.busy):
+                self.simulation.relax()
+            live()
 
-            second.life = life
+        second.life = life
 
 
-def killed_at(first, second, at, seed, waits):
-    """Go through one kill of a pair, at a store where the second waits, else at an access.
+ORDERS["after"] = After
 
-    Returns:
-        Whether it came to that, and the shared accesses.
-    """
+
+def case_of(first, second, at, waits):
+    """Return one kill of a pair, at a store where the second waits, else at an access."""
     world = "full crossing" if FULL in (first, second) else "crossing"
     programs = ((OPERATIONS[first],), (OPERATIONS[second],), *((),) * (WORKERS - 2))
     kills = ((-at if waits else at,), *((),) * WORKERS)
-    run = Run(world, seed)
-    run.case = Case(world, seed, (programs,), (kills,))
-    run.world.begin()
-    run.world.now_ms = NOW
-    Cross(run, programs, kills, waits).run()
-    return run.killed > 0, run.accesses
+    return Case(world, at, (programs,), (kills,), "after" if waits else "any")
 
 
-def go_through(first, second, share=1.0):
-    """Kill the first of a pair at each access; returns kills and shared accesses."""
+def fail(_, error):
+    """Raise what a case goes wrong with."""
+    raise error
+
+
+def go_through(first, second, share=1.0, wrong=fail):
+    """Kill the first of a pair at each access.
+
+    Args:
+        first, second: names of OPERATIONS.
+        share: of the kills.
+        wrong: what to do with a case that goes wrong, and what with.
+
+    Returns:
+        Kills, and shared accesses.
+    """
     step = max(1, round(1 / share))
     kills = accesses = 0
     for waits in (True, False):
         at = random.Random(f"{first} {second} {waits}").randrange(1, step + 1)
         killed = True
         while killed:
-            killed, made = killed_at(first, second, at, at, waits)
-            kills, accesses = kills + killed, accesses + made
+            case = case_of(first, second, at, waits)
+            run = Run(case.world, case.seed)
+            try:
+                run.one(case)
+            except Exception as error:
+                wrong(case, error)
+            killed = run.killed > 0
+            kills, accesses = kills + killed, accesses + run.accesses
             at += step
     return kills, accesses
 
 
 def main(share, firsts=tuple(OPERATIONS)):
     """Go through all pairs whose first is one of some; returns 1 when something went wrong."""
-    began, kills, accesses = time.process_time(), 0, 0
-    for first in firsts:
-        for second in OPERATIONS:
-            some, made = go_through(first, second, share)
-            kills, accesses = kills + some, accesses + made
-            print(f"{first} beside {second}: {some:,} kills", flush=True)
+    began, kills, accesses, faults = time.process_time(), 0, 0, []
+
+    def wrong(case, error):
+        faults.append(case)
+        tell(case, error)
+
+    for first, second in itertools.product(firsts, OPERATIONS):
+        some, made = go_through(first, second, share, wrong)
+        kills, accesses = kills + some, accesses + made
+        print(f"{first} beside {second}: {some:,} kills", flush=True)
+        if len(faults) >= FAULTS_MAX:
+            break
     seconds = time.process_time() - began
     print(
-        f"{len(firsts) * len(OPERATIONS)} pairs, {kills:,} kills, {accesses:,} shared accesses, 0 faults; {seconds:,.0f} s"
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} {len(firsts) * len(OPERATIONS)} pairs, {kills:,} kills, {accesses:,} shared "
+        f"accesses, {len(faults)} faults; {seconds:,.0f} s of one core"
     )
-    return 0
+    return 1 if faults else 0

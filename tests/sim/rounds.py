@@ -38,7 +38,20 @@ from zonetrack.kernels import (
 )
 from zonetrack.kernels.words import u64
 from zonetrack.service.event_merge import Merger
-from zonetrack.shm.layout import ACTION, GLOBAL, QUOTA, STEP_BITS, TALKER, TALLY, UNLIMITED, Nat, Region, Step, offset
+from zonetrack.shm.layout import (
+    ACTION,
+    EXPECTATIONS_MAX,
+    GLOBAL,
+    QUOTA,
+    STEP_BITS,
+    TALKER,
+    TALLY,
+    UNLIMITED,
+    Nat,
+    Region,
+    Step,
+    offset,
+)
 
 from ..interleave.plays import SLICE, Fault, Worker
 from .worlds import SHORT_MS, WORKERS, WORLDS
@@ -62,6 +75,8 @@ PIECES = [
 ]
 """Three fragments of each of three datagrams; of the first one more, which overlaps."""
 PIECES[0].append(fragmented.Piece(bytes(1480), 1472, True, id=7))
+DRAINING = ((("drain",),), *((),) * (WORKERS - 1)), ((),) * (WORKERS + 1)
+"""The last round of a drawn case: nobody dies any more, and all that there is goes home."""
 EXPIRED_MS = 31_000
 """After which no datagram is waited for."""
 FOREVER_MS = 1 << 33
@@ -91,12 +106,14 @@ class Case:
         rounds: of each round, of each worker, its operations: (name, arguments).
         kills: of each round, of each worker and then of all keepers, how long each of its lives lasts: in accesses, or where
             negative in stores.
+        order: of the workers, one of ORDERS.
     """
 
     world: str
     seed: int
     rounds: tuple = ()
     kills: tuple = ()
+    order: str = "any"
 
 
 def lifetime(chance):
@@ -139,26 +156,34 @@ class Run:
         self.name, self.world, self.seed = world, WORLDS[world](), seed
         self.reach, self.tracing = reach, tracing
         self.accesses = self.killed = 0
+        self.rounds = []
         self.case = Case(world, seed)
 
     def one(self, case):
         """Go through a case."""
+        self.case = case
         self.world.begin()
-        for number, (programs, kills) in enumerate(zip(case.rounds, case.kills, strict=True)):
-            Round(self, number, programs, kills).run()
+        for programs, kills in zip(case.rounds, case.kills, strict=True):
+            self._go_on(programs, kills)
         return self
 
+    def _go_on(self, programs, kills):
+        """Go through one more round."""
+        self.rounds.append(ORDERS[self.case.order](self, len(self.rounds), programs, kills))
+        self.rounds[-1].run()
+
     def drawn(self, steps):
-        """Draw and go through a case, round by round, until there were enough rounds and accesses."""
+        """Draw and go through a case, round by round, until there were enough rounds and accesses; then let it drain."""
         chance = random.Random(f"program {self.seed}")
         self.world.begin()
-        number = 0
-        while number < steps or self.accesses < ACCESSES_MIN:
-            programs, kills = draw_round(self.world, chance)
-            self.case = Case(self.name, self.seed, (*self.case.rounds, programs), (*self.case.kills, kills))
-            Round(self, number, programs, kills).run()
-            number += 1
+        while len(self.rounds) < steps or self.accesses < ACCESSES_MIN:
+            self._add(*draw_round(self.world, chance))
+        self._add(*DRAINING)
         return self
+
+    def _add(self, programs, kills):
+        self.case = Case(self.name, self.seed, (*self.case.rounds, programs), (*self.case.kills, kills))
+        self._go_on(programs, kills)
 
 
 class Round:
@@ -197,6 +222,8 @@ class Round:
         self._collect_all()
         self.world.bring_back()
         faults = naive_audit.faults(self.world.stage.table)
+        if any(("drain",) in actor.done for actor in self.actors):
+            faults += self.world.left()
         operations = [operation for actor in self.actors for operation in actor.operations]
         faults = [*faults, *histories.faults(operations, before, self.world.present())]
         self.world.take_away()
@@ -275,6 +302,10 @@ class Round:
             self.repairer = None
 
 
+ORDERS = {"any": Round}
+"""Kinds of rounds by the order that they leave to the workers; more are registered for cases that are enumerated."""
+
+
 class Hand(fragmented.Bench):
     """Sends fragments in the name of a participant."""
 
@@ -294,6 +325,8 @@ class Actor(Worker):
         super().__init__(round_.world, round_.simulation, participant)
         self.round, self.program, self.lives = round_, list(program), lives
         self.busy = False
+        self.done = []
+        """What it has begun of its program."""
         self.deaths = 0
         self.hand = Hand(participant)
         self.waits = set()
@@ -306,7 +339,8 @@ class Actor(Worker):
         begin_life(me, self.lives)
         try:
             while self.program:
-                name, *arguments = self.program.pop(0)
+                self.done.append(self.program.pop(0))
+                name, *arguments = self.done[-1]
                 self.busy = True
                 getattr(self, name)(*arguments)
                 self.busy = False
@@ -425,6 +459,13 @@ class Actor(Worker):
                     self.round.lay_to_rest()
                 self.simulation.relax()
         raise Fault("a flush does not come to an end")
+
+    def drain(self):
+        """Flush every zone, and take away what was foretold: for a round in which nobody else does anything."""
+        for zone in np.flatnonzero(tables.zones(self.play.stage.table)["word"]):
+            self.flush(int(zone))
+        for _ in range(EXPECTATIONS_MAX // expectations.PRUNE_RECORDS):
+            self.prune()
 
     def pieces(self, *pieces):
         """Track a burst of fragments: (datagram, piece)."""

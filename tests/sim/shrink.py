@@ -64,6 +64,19 @@ def shrink(case, tries_max=TRIES_MAX):
     return case, fault
 
 
+def tell(case, error, again=""):
+    """Print what a case goes wrong with, how to run it again, and a smaller one that is to be kept.
+
+    Args:
+        case: which.
+        error: what with.
+        again: the command that runs it again; by its text when empty.
+    """
+    print(f"{case.world}: {error}\nagain: {again or f'python -m tests.sim {str(case)!r}'}", flush=True)
+    small, fault = shrink(case)
+    print(f"smaller, for tests/sim/found.py:\n{small}\n{type(fault).__name__}: {fault}", flush=True)
+
+
 LEAST = {
     "client_ring": ({"bursts": (1,)}, {"bursts": (1, 2)}),
     "sleep": ({"bursts": (1,)}, {"bursts": (1, 2)}),

@@ -17,7 +17,7 @@ def test_repair_comes_back_for_what_it_did_not_have():
     random.Random(1).shuffle(cases)
     died = 0
     for case in cases:
-        held, *_ = both.killed(*case, reach)
+        held, *_ = both.killed(case, reach)
         died += len(held) == 2
         if not any(name.startswith(ARMS) for name in reach.missed()):
             break

@@ -6,12 +6,13 @@ from zonetrack.service.ports import packet_rings, xdp_rings
 
 from ..interleave.frame_ring import frame_ring
 from ..interleave.packet_ring import packet_ring
-from ..interleave.plays import SEEDS
+from ..interleave.plays import SEEDS, Fault
 from ..interleave.rings import client_ring, rules, sleep
 from ..interleave.xdp_rings import xdp_ring
+from . import both, pairs  # noqa: F401 - they register the worlds and orders of some cases
 from .found import FOUND
 from .reach import Reach
-from .rounds import ACCESSES_MIN, Case, Run
+from .rounds import ACCESSES_MIN, Actor, Case, Run
 from .worlds import DRAWN, WORLDS
 
 EACH = 40
@@ -25,12 +26,20 @@ def test_seeds(world):
 
 def test_a_world_that_goes_on_for_many_rounds():
     run = Run("brimming", 1).drawn(30)
-    assert len(run.case.rounds) == 30 and run.killed > 10
+    assert len(run.case.rounds) == 31 and run.killed > 10  # and one more, in which it drains
 
 
 @pytest.mark.parametrize("case", FOUND, ids=str)
 def test_what_once_went_wrong(case):
     Run(case.world, case.seed).one(case)
+
+
+def test_what_does_not_come_home_is_found(monkeypatch):
+    """A case ends in a table in which nothing is left: connections, counts, segments, expectations."""
+    monkeypatch.setattr(Actor, "prune", lambda self: None)
+    with pytest.raises(Fault, match="expectations are left"):
+        for seed in range(50):
+            Run("foretold", seed).drawn(1)
 
 
 def test_same_seed_same_run():

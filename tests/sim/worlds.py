@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 
 import datagrams
+import foretelling
 import kills
+import naive_audit
 import numpy as np
 import tables
 import tiny
@@ -93,11 +95,14 @@ class World(Play):
 
     Args:
         choices: (operation, arguments) that a worker may be given.
-        short_of: segments or records that are left, by kind; None: all.
+        segments, records: how many are left; None: all.
+        aging: connections expire when the clock jumps.
+        now_ms: the moment at which a run begins; None: before anything has expired where connections expire, else NOW.
     """
 
-    def __init__(self, *arguments, choices, segments=None, records=None, aging=False, **more):
-        super().__init__(*arguments, **more)
+    def __init__(self, *arguments, choices, segments=None, records=None, aging=False, now_ms=None, **more):
+        self.begins_ms = now_ms or (EARLY if aging else NOW)
+        super().__init__(*arguments, now_ms=self.begins_ms, **more)
         self.choices = choices
         self.aging = aging
         if aging:
@@ -112,7 +117,19 @@ class World(Play):
     def begin(self):
         """Put the table and the clock back to how they were."""
         self.stage.restore()
-        self.now_ms = EARLY if self.aging else NOW
+        self.now_ms = self.begins_ms
+
+    def left(self):
+        """Say what is there though all zones were flushed and all expectations pruned: nothing should be."""
+        table = self.stage.table
+        counted = {
+            "connections": np.count_nonzero(naive_audit.states(table)),
+            "counted": int(tables.totals(table)["count"]) + int(tables.quotas(table)["count"].sum()),
+            "segments": np.count_nonzero(tables.segments(table)["owner"]),
+            "directories": np.count_nonzero(tables.directory_owners(table)),
+            "expectations": int(foretelling.header(table)["count"]),
+        }
+        return [f"{count} {what} are left where nothing should be" for what, count in counted.items() if count]
 
     def bring_back(self):
         """Give back what was put aside, so that an audit finds all of it."""
@@ -317,7 +334,6 @@ def segments():
 def conversations():
     """TCP in Ethernet: what opens, carries on and resets connections goes the short ways, and now and then the whole way."""
     play = World(stage(), tiny.aimed(4, protocol=datagrams.TCP), aging=True, choices=[])
-    play.now_ms = EARLY
     handshake = [(True, *how) for how in (("S",), ("SA", True), ("A",))]
     play.prepare(
         lambda worker: worker.converse(*((key, *how) for key in (0, 1) for how in handshake), (2, *handshake[0]))

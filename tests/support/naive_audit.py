@@ -26,7 +26,7 @@ LOW_32 = np.uint64(0xFFFFFFFF)
 def faults(table):
     """Return what is wrong with a table on which nobody works, as sentences; none when every invariant holds."""
     return [
-        *_locks(table),
+        *locks(table),
         *_intents(table),
         *_index(table),
         *_counts(table),
@@ -43,7 +43,8 @@ def states(table):
     return tables.entries(table)["life"] & np.uint64(0xFF)
 
 
-def _locks(table):
+def locks(table):
+    """Return which locks are held, and by whom, as sentences."""
     totals = tables.totals(table)
     for name, words in (
         ("segment", tables.segments(table)["lock"]),
