@@ -4,9 +4,10 @@ import time
 
 import numpy as np
 import pytest
+from eventually import until
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from wires import Wires, until
+from wires import Wires
 from zonetrack.clients import forward_traffic
 from zonetrack.clients.forward_traffic import COUNTS
 from zonetrack.kernels import ports

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tables
 import wires
+from eventually import until
 from zonetrack.clients import forward_trial
 from zonetrack.clients.driver import CheckFailed
 from zonetrack.clients.forward_ends import Ends
@@ -70,7 +71,7 @@ def test_what_the_receiver_has_no_room_for_is_its_own_loss():
                 ends.send(seconds, rate)
                 sent += int(control["sent"])
                 ends.look()
-            wires.until(lambda: take() == 0 and (ends.look() or stage.gone() - gone >= sent))
+            until(lambda: take() == 0 and (ends.look() or stage.gone() - gone >= sent))
             control["sent"], control["over"] = sent, 1
 
         stage.ends = sends_first

@@ -8,7 +8,7 @@ import pytest
 from eventually import until
 from ports import datagrams, udp
 from wired import Gateway
-from wires import raw, until
+from wires import raw
 from zonetrack.kernels import port_packet
 from zonetrack.kernels.words import u64
 from zonetrack.shm.layout import BLOCKS, PLACE_HEAD_BYTES, PLACES
