@@ -15,9 +15,11 @@ FLOWS = 200
 
 
 class Traffic:
-    """A client of each queue, which asks and answers in the same flows."""
+    """A client of each queue, which asks and answers in the same flows; they live for an hour, however slow the machine."""
 
     def __init__(self, service, queues=2):
+        with service.ask() as ct:
+            ct.timeouts.set("default", {"udp": 3600, "udp_stream": 3600})
         self.queues = [Queue("lab", number, service.instance) for number in range(queues)]
 
     def through(self, number, packets):
