@@ -90,15 +90,13 @@ def take_over(config: Config, wanted: Geometry, away: Away) -> tuple[Instance, d
     try:
         warmup.ensure()
         told = saved.restore_into(made.table, saved.read(away.file), is_new=True)
-    except SavedError as error:
+    except BaseException as error:
         made.unlink()
         made.close()
+        if not isinstance(error, SavedError):
+            raise
         _log.error("it cannot be converted: %s; the service starts with an empty table, %s is kept", error, away.file)
         return segment.create(config.instance, wanted), {"from": "new", "why": str(error), **about}
-    except BaseException:
-        made.unlink()
-        made.close()
-        raise
     _log.info("converted the table that was left", extra=log.facts(**told))
     return made, {"from": "converted", **about, **told}
 

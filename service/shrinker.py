@@ -10,21 +10,19 @@ one pair of lines after the other, so a full zone has more segments in the end t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import numpy as np
 
 from ..shm.layout import QUOTA, SEGMENT, ZONE, ZONE_DEPTH_BITS, ZONE_OFFSET_BITS, Region
 from ..shm.views import Table
-from . import log
+from . import looks
 
 INTERVAL_S = 5.0
 PER_ENTRY_MIN = 8
 """Connections for each entry of a zone's directory below which it is thin; of one that is full there are 14 to 26."""
 POOL_SHARE_MIN = 8
 """The pool is short when less than one in so many segments is left."""
-_log = log.logger("control")
 
 
 class Shrinker:
@@ -58,12 +56,7 @@ class Shrinker:
 
     async def watch(self) -> None:
         """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(INTERVAL_S)
-            try:
-                await self.look()
-            except Exception as error:  # the next look may do better, and nobody waits for this one
-                _log.error("zones were not shrunk", exc_info=error)
+        await looks.again(self.look, INTERVAL_S, "zones were not shrunk")
 
     async def look(self) -> int:
         """Shrink the zones that are thin and were so at the last look; returns how many segments went back."""

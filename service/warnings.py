@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from . import log
+from . import log, looks
 
 MARKS = (75, 90)
 """Percent of the limit."""
@@ -87,12 +87,7 @@ class Warnings:
 
     async def watch(self) -> None:
         """Look again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(INTERVAL_S)
-            try:
-                await self.look()
-            except Exception as error:  # the next look may do better, and nobody waits for this one
-                _log.error("limits were not looked at", exc_info=error)
+        await looks.again(self.look, INTERVAL_S, "limits were not looked at")
 
     async def look(self) -> None:
         """Tell of the zones that have passed a mark since the last look."""
