@@ -3,14 +3,18 @@
 import socket
 import struct
 
+import features
 import numpy as np
 import pytest
 from eventually import until
 from ports import datagrams, udp
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 from wired import Gateway
 from wires import raw
 from zonetrack.kernels import port_packet
 from zonetrack.kernels.words import u64
+from zonetrack.service.ports import interface
 from zonetrack.shm.layout import BLOCKS, PLACE_HEAD_BYTES, PLACES
 from zonetrack.shm.reasons import Reason
 
@@ -158,6 +162,32 @@ def test_a_ring_that_is_full_refuses_frames_and_counts_them(gateway):
     until(have_left)
     assert (there["tx_packets"], gateway.loop.pipe["touched_count"][0]) == (1024, 0)
     assert len(gateway.wires.receive(900, 1)) == 900
+
+
+@pytest.mark.parametrize("feature", ["rx-udp-gro-forwarding", "rx-gro-list"])
+def test_datagrams_that_the_system_has_joined_leave_as_they_came(gateway, feature):
+    with gateway.wires.namespace.entered():
+        interface.set_offload("near0", "gro", True)
+        features.switch_on("near0", feature)
+        features.have_frames_wait("near0")
+    sent, heads = 0, [Ether(dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2", id=one) for one in range(5)]
+    frames = [bytes(head / UDP(sport=1000, dport=53) / bytes([one] * 500)) for one, head in enumerate(heads)]
+    there = record(gateway, 1)
+
+    def have_left():
+        gateway.poll()
+        return there["tx_packets"] == sent
+
+    def were_joined():
+        nonlocal sent
+        gateway.wires.send(frames)
+        sent += len(frames)
+        until(have_left)
+        assert gateway.wires.receive(len(frames), 1) == frames
+        return record(gateway)["rx_packets"] < sent
+
+    until(were_joined)
+    assert there["tx_too_long"] == record(gateway)["rx_dropped"] == 0
 
 
 def test_a_queue_is_given_up_while_an_interface_is_down_and_what_waits_for_that_leaves_later(gateway):
