@@ -29,8 +29,8 @@ from .namespaces import Interfaces, Namespace, NamespaceError
 MAC = "02:00:00:00:00:02"
 """Where frames of forward_traffic are sent to."""
 SOURCE_NET, SINK_NET, SERVER = "10.1.255.254/16", "10.2.255.254/16", "10.2.0.1"
-SETTLE_S = 0.3
-"""After which nothing is on its way any more."""
+SETTLE_S, PATIENCE_S = 0.3, 30.0
+"""When nothing has arrived for so long, nothing is on its way any more; but for the first one waits with patience."""
 TICKS = os.sysconf("SC_CLK_TCK")
 NOBODY, KERNEL, OURS = GATEWAYS = ("nobody", "kernel", "zonetrack")
 
@@ -111,11 +111,20 @@ class Trial:
         }
 
     def _send(self, flows: int, seconds: float, rate: float) -> None:
-        """Send, and let it be over when all that was sent has arrived."""
+        """Send, and let it be over when all that was sent has arrived, or nothing more does."""
+        control, before = self.stage.control, self.beyond.received("sink")
         forward_ends.stay(alone=False)
         forward_ends.Ends(self.stage, flows).send(seconds, rate)
-        time.sleep(SETTLE_S)
-        self.stage.control["over"] = 1
+        end_s, seen, came = time.monotonic() + PATIENCE_S, -1, 0
+        while (
+            came < control["sent"]
+            and (came != seen or not (came or self.by == NOBODY))
+            and time.monotonic() < end_s
+            and not control["over"]
+        ):
+            time.sleep(SETTLE_S)
+            seen, came = came, self.beyond.received("sink") - before
+        control["over"] = 1
 
 
 def figures(by: str, run: dict[str, float], alone_s: float) -> dict[str, Any]:
