@@ -34,7 +34,7 @@ NO_CHANGE = struct.pack(">BBH", CMD_FAMILY_BIND, 0, socket.AF_INET)
 """A command that has no effect any more, but an answer where there is a subsystem."""
 FAIL_OPEN, GSO = 1, 4
 DROP = 0
-NLM_F_REQUEST, NLM_F_ACK, NLMSG_ERROR = 1, 4, 2
+NLM_F_REQUEST, NLM_F_ACK = 1, 4
 QUIETLY = 1
 """Sequence number of a verdict whose packets may be gone already (kernels/port_nfqueue)."""
 SO_RCVBUFFORCE, SO_SNDBUFFORCE, SOL_NETLINK, NETLINK_NO_ENOBUFS = 33, 32, 270, 5
