@@ -146,6 +146,7 @@ def syslog_command(
             for event in batch.events():
                 message = syslog_lines.line(event, number, host, pid)
                 await to.send(message if transport == "udp" else syslog_lines.framed(message))
+            kept.note(batch)
 
     run(socket, instance, to, as_json, resume, tell)
 
@@ -196,6 +197,7 @@ async def _tell_flows(
                 await send(told.begin(began))
             if len(ended):
                 await send(told.end(ended, list(batch.reading.ends)))
+        kept.note(batch)
 
 
 async def _with_looks(batches: AsyncIterator[Batch], period_s: float) -> AsyncIterator[Batch | None]:
@@ -230,12 +232,15 @@ class Kept:
         self._state = state
 
     async def batches(self, ct: Client, kinds: list[str] | None, filter: Filter) -> AsyncIterator[Batch]:
-        """Yield batches of events, from where the one before has ended; one that was taken is written down."""
+        """Yield batches of events, from where the one before has ended; each is noted when it was told."""
         state = self._state
         async for batch in ct.event_batches(kinds, after=None if state is None else state.mark, **filter):
             yield batch
-            if self._state is not None:
-                self._do(self._state.note, batch.mark)
+
+    def note(self, batch: Batch) -> None:
+        """Write down that a batch was told: at once, so that only who is killed before that leaves it to be told again."""
+        if self._state is not None:
+            self._do(self._state.note, batch.mark)
 
     def rows_of(self, batch: Batch) -> Any:
         """Return what was told of connections of the table that a batch is of."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from zonetrack.clients.errors import Exit
 from zonetrack.clients.events import NOWHERE, Mark
-from zonetrack.clients.export_state import State, StateError
+from zonetrack.clients.export_state import State, StateError, noted
 from zonetrack.clients.flow_export import TOLD
 
 ROWS = np.array([(5, (7, 1, 700, 50), 1_000), (9, (1, 0, 60, 0), 2_000)], TOLD)
@@ -39,6 +39,17 @@ def test_a_successor_knows_what_was_told(left, path):
     assert again.mark == Mark(3, 50) and again.rows_of(TABLE).tobytes() == ROWS.tobytes()
     again.close()
     assert os.listdir(path.parent) == [path.name]
+
+
+def test_how_far_one_is_can_be_seen_while_it_goes_on(path):
+    assert noted(path) == NOWHERE
+    state = State(path)
+    assert noted(path) == NOWHERE
+    state.note(Mark(3, 40))
+    assert noted(path) == Mark(3, 40)
+    state.note(Mark(3, 41))
+    assert noted(path) == Mark(3, 41)
+    state.close()
 
 
 def test_what_is_of_another_table_is_not_taken_up(left, path):

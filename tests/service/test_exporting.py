@@ -8,12 +8,15 @@ import signal
 import socket
 import sys
 import time
+from pathlib import Path
 
 import ports
 import pytest
+from eventually import until
 from netflow.ipfix import IPFIXExportPacket
 from services import Service
 from zonetrack.clients.errors import Exit
+from zonetrack.clients.export_state import noted
 from zonetrack.clients.port import Queue
 from zonetrack.service import exporting
 from zonetrack.service.config import load
@@ -166,6 +169,11 @@ def records_of(listener, count):
     return records
 
 
+def until_noted(path, count):
+    """Wait until an exporter has noted that it told so many events: whoever kills it then leaves nothing to tell again."""
+    until(lambda: noted(path).sequence >= count, lambda: f"{noted(path)} of {count} events noted in {path}")
+
+
 def test_a_service_tells_collectors_until_it_is_told_otherwise(tmp_path):
     (flows, flows_at), (logs, logs_at), path = udp(), udp(), tmp_path / "zonetrack.toml"
     ipfix = f'[export.ipfix]\ncollector = "{flows_at}"\nbegins = true\ndomain = 7\n'
@@ -181,7 +189,8 @@ def test_a_service_tells_collectors_until_it_is_told_otherwise(tmp_path):
         begun = records_of(flows, 3)
         assert {(one["firewallEvent"], one["protocolIdentifier"]) for one in begun} == {(1, 17)}
         assert {logs.recv(9999).decode().partition(" ")[0] for _ in range(3)} == {"<30>1"}
-        # one that dies comes back
+        # one that dies comes back, and tells what the one before has not
+        until_noted(Path(service.socket).with_suffix(".ipfix"), 3)
         said = service.hear("ipfix: telling")
         os.kill(said["child"], signal.SIGKILL)
         service.hear(f"ipfix (pid {said['child']}) was killed by SIGKILL")
