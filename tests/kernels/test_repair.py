@@ -20,7 +20,7 @@ from zonetrack.kernels import repair as repairing
 from zonetrack.kernels.jit import JIT
 from zonetrack.kernels.repair import repair
 from zonetrack.shm import roster
-from zonetrack.shm.layout import VERDICT, Helper, Status, Step
+from zonetrack.shm.layout import VERDICT, Helper, Nat, Status, Step
 from zonetrack.shm.reasons import Reason
 
 SEEDS = float(os.environ.get("ZONETRACK_SEEDS", "1"))
@@ -148,6 +148,19 @@ def crowded(one, other):
 LABELLED = asked.action(mark=5, mark_mask=7, label=1 << 100 | 3, label_mask=asked.ALL_128)
 
 
+TRANSLATED = asked.action()
+TRANSLATED["nat"], TRANSLATED["nat_ports"] = Nat.APPLY | Nat.SOURCE, (4000, 4003)
+TRANSLATED["nat_first"] = TRANSLATED["nat_last"] = (0, 0xC0000263)
+"""Another source, with one of a few ports."""
+
+
+def translated(one, other, zone=0):
+    """Translated connections of both, one of which is over."""
+    for packet in (bursts.tcp("S", 100), bursts.tcp("R", 101)):
+        packets_of(packet, zone=zone, action=TRANSLATED)(one)
+    packets_of(bursts.udp(), zone=zone, action=TRANSLATED)(other)
+
+
 def with_helper(one, other):
     foretelling.set_rules(one.table, (Helper.TFTP, 17, 0, 69))
 
@@ -202,6 +215,9 @@ OPERATIONS = {
         packets_of(bursts.udp(77), bursts.udp(78), zone=1),
     ),
     "expire and open": (talked, packets_of(bursts.udp(), bursts.tcp("S", 90_000), now_ms=1 << 32)),
+    "open translated": (nothing, packets_of(*(bursts.udp(sport) for sport in (2000, 2001)), action=TRANSLATED)),
+    "re-open translated": (translated, packets_of(bursts.tcp("S", 70_000), bursts.udp(), action=TRANSLATED)),
+    "flush what is translated": (lambda one, other: translated(one, other, zone=1), flushed),
     "foretell by packets": (with_helper, packets_of(helping.request())),
     "foretell again": (with_request, packets_of(helping.request())),
     "come as foretold": (with_request, packets_of(helping.answer(), helping.answer())),

@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from eventually import until
 from services import Service
 from zonetrack.clients.errors import Exit
 from zonetrack.service import privileges
@@ -131,6 +132,18 @@ def test_who_is_killed_is_started_again(serve, kind):
     after = {place.pid: place.kind for place in roster.present(service.table)}
     assert victim not in after
     assert sorted(after.values()) == sorted(before.values())
+    assert service.stop() == Exit.OK
+
+
+def test_who_dies_again_and_again_is_started_after_pauses_and_that_is_said(serve):
+    service = serve("--workers", 1).until_ready()
+    text = ""
+    while "it is started again in 0.1 s" not in text:
+        (pid,) = until(service.workers)  # as soon as there is one: the longer it lives, the more is it trusted
+        os.kill(pid, signal.SIGKILL)
+        text = service.hear("was killed by SIGKILL")["text"]
+        until(lambda pid=pid: pid not in service.workers())
+    service.hear("worker 0 is ready")
     assert service.stop() == Exit.OK
 
 

@@ -251,11 +251,15 @@ class Round:
         """A worker was killed: it waits for repair, and a keeper comes for it."""
         self.run_.killed += 1
         actor.deaths += 1
-        if self.run_.reach:
-            self.run_.reach.died_in(int(actor.participant.place["intent"]["step"]) & (1 << STEP_BITS) - 1)
+        self._note_steps([actor])
         self.dead.append(actor)
         if not self.keepers:
             self._call_keeper()
+
+    def _note_steps(self, actors):
+        if self.run_.reach:
+            for actor in actors:
+                self.run_.reach.died_in(int(actor.participant.place["intent"]["step"]) & (1 << STEP_BITS) - 1)
 
     def _call_keeper(self):
         self.keepers += 1
@@ -273,6 +277,7 @@ class Round:
                 self.simulation.relax()
         except Killed:
             self.simulation.empty(me)
+            self._note_steps(self.dead)  # the next repairs one who died there, as far as anybody can tell
             self.keepers -= 1
             self._call_keeper()
             return
