@@ -99,7 +99,7 @@ class LazyGroup(click.Group):
         """Find a command; of one that is not there say which is the nearest."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             near = hint(args[0], COMMANDS)
-            ctx.fail(f"No such command {args[0]!r}{near}. `zonetrack --help` lists all.")
+            ctx.fail(f"No such command {args[0]!r}{near or '.'} `zonetrack --help` lists all.")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

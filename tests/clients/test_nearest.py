@@ -27,3 +27,8 @@ def test_nearest(name, near):
 def test_commands_options_and_values_that_are_nearly_right(words, meant):
     code, _, err = run(*words)
     assert code == Exit.USAGE and "did you mean" in err.lower() and meant in err
+
+
+def test_a_sentence_has_one_end():
+    assert "No such command 'cuont'; did you mean count? `zonetrack --help` lists all." in run("cuont")[2]
+    assert "No such command 'qqqqq'. `zonetrack --help` lists all." in run("qqqqq")[2]
