@@ -58,11 +58,12 @@ class Run(NamedTuple):
     iteration: int = 0
     sent_bytes: int = 0
     commits: bool = True
+    rounds: int = 1  # times that all of it is done; more than one: DATA and its DATA_ACK in turn
 
     @property
     def packets_count(self) -> int:
         """Packets of the whole run."""
-        return self.end * (self.packets[1] - self.packets[0] + 1)
+        return self.end * (self.packets[1] - self.packets[0] + 1) * self.rounds
 
 
 class Scenario(ABC):
@@ -237,21 +238,23 @@ class Handshake(Scenario):
         yield from ()
 
     def perform(self, index: int) -> Iterator[Run]:
-        """Yield a run for each packet of each iteration."""
+        """Yield a run for each packet of each iteration, and one for all data with its ACKs.
+
+        A run costs some 10 us beside its packets, which are few where connections are.
+        """
         first, count = self.share(index)
         for iteration in range(self.plan.iterations):
-            for packet, sent_bytes in conversation(self.plan.data_packets):
-                yield Run((packet, packet), first, count, count, iteration=iteration, sent_bytes=sent_bytes)
+            for packet, sent_bytes, rounds in conversation(self.plan.data_packets):
+                yield Run((packet, packet), first, count, count, 0, iteration, sent_bytes, rounds=rounds)
 
 
-def conversation(data_packets: int) -> Iterator[tuple[Packet, int]]:
-    """Yield the packets of a conversation, and the bytes that the opener has sent when its number is written."""
-    yield from ((packet, 0) for packet in (Packet.SYN, Packet.SYN_ACK, Packet.ACK))
-    for i in range(data_packets):
-        yield Packet.DATA, i * len(DATA)
-        yield Packet.DATA_ACK, (i + 1) * len(DATA)
+def conversation(data_packets: int) -> Iterator[tuple[Packet, int, int]]:
+    """Yield the packets of a conversation, what the opener has sent when its number is written, and rounds."""
+    yield from ((packet, 0, 1) for packet in (Packet.SYN, Packet.SYN_ACK, Packet.ACK))
+    if data_packets:
+        yield Packet.DATA, 0, 2 * data_packets
     sent_bytes = data_packets * len(DATA)
-    yield from ((packet, sent_bytes) for packet in (Packet.FIN, Packet.FIN_BACK, Packet.LAST_ACK))
+    yield from ((packet, sent_bytes, 1) for packet in (Packet.FIN, Packet.FIN_BACK, Packet.LAST_ACK))
 
 
 class Scan(Handshake):

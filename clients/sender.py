@@ -65,10 +65,14 @@ class Sender:
         for name, value in fields.items():
             self.stream[name] = value
 
-    def send(self, first: Packet, last: Packet | None = None, sent_bytes: int = 0) -> None:
-        """Begin a run through the stream's numbers with the packets from ``first`` to ``last``."""
+    def send(self, first: Packet, last: Packet | None = None, sent_bytes: int = 0, rounds: int = 1) -> None:
+        """Begin a run through the stream's numbers with the packets from ``first`` to ``last``.
+
+        In more rounds than one, ``first`` is DATA, and each second round is of its DATA_ACK.
+        """
         last = first if last is None else last
         self.set(packet_first=first, packet_last=last, sent_bytes=sent_bytes, next=0, waiting=0, finished=0)
+        self.set(rounds=rounds - 1)
 
     def send_to(self, numbers: np.ndarray, packet: Packet, sent_bytes: int = 0) -> None:
         """Begin a run with one packet of each of the connections listed, u64[n], n <= the burst."""
@@ -84,8 +88,9 @@ class Sender:
 
     @property
     def done(self) -> bool:
-        """Whether every number was sent, and none waits."""
-        return bool(self.stream["next"] == self.stream["end"] and self.stream["waiting"] == 0)
+        """Whether every number was sent, in every round, and none waits."""
+        stream = self.stream
+        return bool(stream["next"] == stream["end"] and stream["waiting"] == 0 and stream["rounds"] == 0)
 
     def complaint(self) -> str | None:
         """Return what was wrong with the first packet that got another verdict than its row says; None if none did."""

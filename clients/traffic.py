@@ -137,6 +137,7 @@ STREAM = np.dtype(
         ("packet_first", "u8"),  # Packet: all from this one ...
         ("packet_last", "u8"),  # ... to this one, before the next burst
         ("sent_bytes", "u8"),  # data that the opener has sent before
+        ("rounds", "u8"),  # times that all numbers are gone through again, with DATA_ACK and DATA in turn
         ("alone", "u8"),  # 1: make frames, but track nothing
         ("carrier", "u8"),  # address of a CARRIER to a service that tracks them; 0: they are tracked here
         ("sampling", "u8"),  # 1: note in `samples` when each 1,000th conversation was finished
@@ -153,7 +154,7 @@ STREAM = np.dtype(
         ("wrong_packet", "u8"),  # ... Packet ...
         ("wrong_verdict", "u8"),  # ... and ct_state | reason << 8
         ("calls_ns", "u8"),  # time of the calls in which packets were sent
-        ("reserved", "u8", (5,)),
+        ("reserved", "u8", (4,)),
     ],
     align=True,
 )
@@ -167,6 +168,7 @@ _FRAME_SIZE, _VERDICT_SIZE = u64(FRAME_BYTES), u64(VERDICT_BYTES)
 _NO_RECORD, _RECORD = u64(NO_RECORD), offset(VERDICT, "record")
 assert offset(VERDICT, "ct_state") == 0 and offset(VERDICT, "reason") == 1
 _SAMPLE_SIZE, _SAMPLE_STRIDE, _SAMPLES_MAX = u64(SAMPLE.itemsize), u64(SAMPLE_STRIDE), u64(SAMPLES_MAX)
+_DATA, _DATA_ACK, _DATA_BYTES = u64(Packet.DATA), u64(Packet.DATA_ACK), u64(len(DATA))
 _BUSY_TRIES = 10_000
 """How often a conversation that has begun is sent to a busy lock, yielding in between, before that is an error."""
 
@@ -376,6 +378,18 @@ def _note_samples(stream, count, now_ms):
             stream.sampled += ONE
 
 
+@inlined
+def _begin_round(stream):
+    """Go through all numbers again: after DATA with its DATA_ACK, after that with the next DATA."""
+    was_data = stream.packet_first == _DATA
+    packet = _DATA_ACK if was_data else _DATA
+    stream.packet_first = packet
+    stream.packet_last = packet
+    stream.sent_bytes += _DATA_BYTES if was_data else ZERO
+    stream.rounds -= ONE
+    stream.next = ZERO
+
+
 @kernel
 def drive(views, stream, now_ms):
     """Send bursts until the budget is used, everything is sent, or some commit was refused.
@@ -396,7 +410,10 @@ def drive(views, stream, now_ms):
             stream.next += ONE
             waiting += ONE
         if waiting == ZERO:
-            return False
+            if stream.rounds == ZERO:
+                return False
+            _begin_round(stream)
+            continue
         packet = stream.packet_first
         count, waiting = _send(views, stream, stream.pending, waiting, packet, now_ms, stream.pending, stream.passed)
         while packet < stream.packet_last and count > ZERO:

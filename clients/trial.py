@@ -106,7 +106,7 @@ def aim(sender: Sender, run: Run) -> None:
     first, last = run.packets
     sender.set(first=run.first, count=run.count, end=run.end, random=run.random, iteration=run.iteration)
     sender.commits(run.commits)
-    sender.send(first, last, run.sent_bytes)
+    sender.send(first, last, run.sent_bytes, run.rounds)
 
 
 # ---------------------------------------------------------------------------------------------------- in a worker

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from zonetrack.clients.sender import Sender
-from zonetrack.clients.traffic import DATA, PACKETS, WIRE_BYTES, Packet, write_burst
+from zonetrack.clients.traffic import DATA, PACKETS, WIRE_BYTES, Packet, drive, write_burst
+from zonetrack.shm import segment
 from zonetrack.shm.layout import BURST_PACKETS_MAX, Way
+from zonetrack.shm.sizing import Geometry
 
 WORDS = st.integers(0, 2**64 - 1)
 FIELDS = ("src", "sport", "dst", "dport")
@@ -77,6 +79,26 @@ def test_a_conversation_adds_up():
         assert packet == Packet.SYN or tcp.ack == following[1 - way]
         begins_or_ends = packet in (Packet.SYN, Packet.SYN_ACK, Packet.FIN, Packet.FIN_BACK)
         following[way] = (tcp.seq + PACKETS[packet].payload_bytes + begins_or_ends) % 2**32
+
+
+def test_rounds_go_through_all_numbers_with_data_and_acknowledgment_in_turn():
+    """Each call of ``drive`` has a budget of one packet here: which one it was stands in the frame."""
+    table, sender, n = segment.anonymous(Geometry(64, 1, 0)), Sender(7, 1), len(DATA)
+    sender.set(alone=1, budget=1, first=5, count=2, end=2)
+    sender.send(Packet.DATA, rounds=4)
+    seen = []
+    while not sender.done:
+        drive(table.views(1), sender.stream, np.uint64(1))
+        seen.append(bytes(sender.slots[0]))
+    asked = Sender(7, 1)
+    rounds = ((Packet.DATA, 0), (Packet.DATA_ACK, n), (Packet.DATA, n), (Packet.DATA_ACK, 2 * n))
+    wanted = []
+    for packet, sent_bytes in rounds:
+        for number in (5, 6):
+            frame_of(asked, number, packet, sent_bytes)
+            wanted.append(bytes(asked.slots[0]))
+    assert seen == wanted
+    assert sender.stream["finished"] == sender.stream["packets"] == 8
 
 
 def test_a_reset_follows_the_handshake():
