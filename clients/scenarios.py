@@ -240,7 +240,7 @@ class Handshake(Scenario):
     def perform(self, index: int) -> Iterator[Run]:
         """Yield a run for each packet of each iteration, and one for all data with its ACKs.
 
-        A run costs some 10 us beside its packets, which are few where connections are.
+        Each run is begun from Python, so a conversation with much data has no run for each packet of it.
         """
         first, count = self.share(index)
         for iteration in range(self.plan.iterations):
