@@ -10,6 +10,10 @@ addresses of the range, one after the other, each with ports in an order that le
     port        the packet's own, where the rule names none and it is free; else from the rule's, or from those like it
                 (below 512, 600 to 1023, above), beginning where another hash says; then in steps of a prime
 
+Behind the first NEAR of an address the search goes through what is known of a long range instead, if it is the source's
+port that is chosen: the next port, from where the hash says on, that was not found taken before (kernels/taken_ports), so
+that it costs little where one port in a hundred is free.  Where all were found taken, the sequence goes on.
+
 Address and first port come from different parts of the hash: chosen by one, connections to one address would crowd
 around the same ports.  Where a destination's ports are used up the source's are searched too.  No lock is held while this
 looks: that a tuple is free is a hint, and ``index.insert`` decides.  A free one that is kept from new connections for a
@@ -25,24 +29,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..shm.layout import LINE_BYTES, LOOK, LOOK_BYTES, LOOKS_MAX, Life, Nat, Status
+from ..shm.layout import LINE_BYTES, LOOK, LOOK_BYTES, LOOKS_MAX, PORT_MAP_WORDS, Life, Nat, Status
 from ..shm.reasons import Reason
-from . import counters, endpoints, entries, index, memory, quarantine, segments, tuples, zones
+from . import counters, endpoints, entries, index, memory, quarantine, segments, taken_ports, tuples, zones
 from .endpoints import ICMP, ICMPV6, TCP, write_key
 from .jit import inlined, kernel
 from .memory import mix, multiply_high
-from .words import LOW_16, LOW_32, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
+from .words import LOW_16, LOW_32, ONE, SIXTEEN, SIXTY_THREE, THIRTY_TWO, THREE, ZERO, u64
 
 PROBES_MAX = 248
 """Tuples that are looked up for one connection: as many as Open vSwitch tries."""
 EXHAUSTED = u64(1 << 32)
 """More than any two ports are, and than any number of a candidate."""
 ADDRESSES_MAX = 2
+NEAR = 3
+"""Candidates of an address that are looked at, by one and then two, before what is known of its ports is asked."""
 _PROBES = u64(PROBES_MAX)
+_NEAR = u64(NEAR)
 _PER_ADDRESS = u64(PROBES_MAX // ADDRESSES_MAX)
 _FORTY_EIGHT = u64(48)
 _LINE, _LOOK = u64(LINE_BYTES), u64(LOOK_BYTES)
 _LIVE = u64(Life.LIVE)
+_ALL = ~ZERO
 _SALT = u64(0xD6E8FEB86659FD93)
 _LIKE = (u64(512), u64(600), u64(1024))
 
@@ -148,6 +156,17 @@ def _candidate(action, protocol, source_port, destination_port, port_hash, k):
     if k > last - first:
         return EXHAUSTED
     return (_nth_port(first, last, mix(port_hash, _SALT), k) << SIXTEEN) | destination_port
+
+
+@inlined
+def _long_range(action, protocol, source_port):
+    """Return first and last of the source's ports, if one of more than a search looks at is chosen; else 1 and 0."""
+    if u64(action.nat) & u64(Nat.SOURCE) == ZERO or not _can_change_port(protocol):
+        return ONE, ZERO
+    first, last = u64(action.nat_ports[0]), u64(action.nat_ports[1])
+    if last == ZERO:
+        first, last = _ports_like(source_port, protocol)
+    return (first, last) if last - first >= _PROBES else (ONE, ZERO)
 
 
 @inlined
@@ -260,6 +279,47 @@ def _look(views, i):
 
 
 @kernel
+def _gather_far(views, ports, first, last, port_hash, most):
+    """Note the ports of a long range that are looked at next: such as were not found taken before.
+
+    By 64 at a time, from where the hash says on and in steps of a prime: so those that are free are spread as they were.
+
+    Args:
+        ports: u64, address of the map (kernels/taken_ports).
+        first, last: u64, the range.
+        most: u64, how many are wanted.
+
+    Returns:
+        u64, how many were noted as ``ports`` of the looks; 0 where all of the range were found taken.
+    """
+    memory.apart()
+    begin = first >> taken_ports.PORTS_SHIFT
+    words = (last >> taken_ports.PORTS_SHIFT) - begin + ONE
+    step = u64(STEPS[port_hash & _STEPS_MASK])
+    if words % step == ZERO:
+        step = u64(STEPS[(port_hash + ONE) & _STEPS_MASK])
+    step %= words
+    n = multiply_high(port_hash, words)
+    later = _ALL << ((port_hash >> THREE) & SIXTY_THREE)
+    count, words_left = ZERO, words
+    for _ in range(PORT_MAP_WORDS):
+        free = taken_ports.free_in(ports, begin + n, first, last)
+        for _ in range(LOOKS_MAX):
+            if free == ZERO or count == most:
+                break
+            bit = memory.lowest_bit(free & later if free & later != ZERO else free)
+            free &= ~(ONE << bit)
+            _look(views, count).ports = ((begin + n) << taken_ports.PORTS_SHIFT) | bit
+            count += ONE
+        words_left -= ONE
+        if count == most or words_left == ZERO:
+            break
+        n += step
+        n = n - words if n >= words else n
+    return count
+
+
+@kernel
 def _gather(views, parsed, action, address_hash, port_hash, attempt, most):
     """Reckon the hashes of the candidates of a packet that are looked at next, all of them at one address.
 
@@ -292,17 +352,38 @@ def _gather(views, parsed, action, address_hash, port_hash, attempt, most):
         else:
             low, high = tuples.hash_ends(views, from_high, from_low, to_high, to_low)
         first = attempt - which * per_address
-        for i in range(min(most, per_address - first)):
-            chosen = _candidate(action, protocol, src_port, dst_port, port_hash, first + u64(i))
+        most = min(most, per_address - first)
+        range_first, range_last = _long_range(action, protocol, src_port)
+        ports, known = ZERO, ZERO
+        if range_last == ZERO or is_same:
+            pass
+        elif first < _NEAR:
+            most = min(most, _NEAR - first)
+        else:
+            without = endpoints.port_bits(ZERO, dst_port) if is_second else endpoints.port_bits(dst_port, ZERO)
+            ports = taken_ports.of(views, tuples.hash_last(views, low, high, last | without))
+            if first == _NEAR:
+                for i in range(NEAR):  # all taken
+                    near = _candidate(action, protocol, src_port, dst_port, port_hash, u64(i))
+                    taken_ports.take(ports, near >> SIXTEEN)
+            known = _gather_far(views, ports, range_first, range_last, port_hash, most)
+            most = known if known != ZERO else most
+        for i in range(most):
+            look = _look(views, u64(i))
+            if known != ZERO:
+                chosen = (u64(look.ports) << SIXTEEN) | dst_port
+            else:
+                chosen = _candidate(action, protocol, src_port, dst_port, port_hash, first + u64(i))
             if chosen == EXHAUSTED:
                 break
             from_port, to_port = chosen & LOW_16, chosen >> SIXTEEN
             if is_second or (is_same and from_port > to_port):
                 from_port, to_port = to_port, from_port
-            look = _look(views, u64(i))
             look.hash = tuples.hash_last(views, low, high, last | endpoints.port_bits(from_port, to_port))
             look.attempt = attempt + u64(i)
             look.ports = chosen
+            look.map = ports
+            look.is_known = u64(known == ZERO)
             count = u64(i) + ONE
         which += ONE
         attempt = which * per_address  # the next look is the first at the next address
@@ -371,8 +452,14 @@ def _search(views, parsed, action, salt, attempt, now_ms):
             look = _look(views, u64(i))
             which = u64(look.attempt) // per_address
             attempt = u64(look.attempt) + ONE
+            ports = u64(look.map)
+            if ports != ZERO:
+                taken_ports.take(ports, u64(look.ports) >> SIXTEEN)
             if _seems_taken(views, look) or _is_kept(views, protocol, u64(look.hash), parsed, now_ms):
                 continue
+            if ports != ZERO and u64(look.is_known) != ZERO:
+                taken_ports.forget(ports)
+                taken_ports.take(ports, u64(look.ports) >> SIXTEEN)
             is_high = _write(parsed, action, address_hash, which, u64(look.ports), parsed.inner_key)
             parsed.inner_high_is_source = is_high
             parsed.reply_hash = look.hash

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from ..shm.layout import LINE_BYTES, LINE_SLOTS, PARTICIPANT, QUARANTINE_LINES, Status, offset
 from ..shm.reasons import Reason
-from . import counters, entries, memory, timeouts, tuples
+from . import counters, entries, memory, taken_ports, timeouts, tuples
 from .endpoints import TCP
 from .jit import inlined, kernel
 from .tcp_states import Tcp
@@ -89,31 +89,39 @@ def _put(views, hash_, word, now_s):
     counters.count(views, Reason.QUARANTINED)
 
 
-@kernel
-def leave(views, entry):
-    """Keep the tuple of a translated connection that is about to end, if it is one that the other end remembers.
-
-    Args:
-        entry: address of its ENTRY, whose lock is held.
-    """
-    memory.seldom()
-    if views.quarantine == ZERO:
-        return
+@inlined
+def _keep(views, entry, second):
+    """Keep the tuple whose key is at ``second``, if the other end remembers it; returns whether."""
     fields = entries.entry_at(entry)
     status = u64(fields.status)
-    second = entries.second_key(views, entry)
-    if second == ZERO or status & _SEEN_REPLY == ZERO or tuples.protocol_of(second) != TCP:
-        return
+    if views.quarantine == ZERO or status & _SEEN_REPLY == ZERO or tuples.protocol_of(second) != TCP:
+        return False
     now_ms = memory.acquire64(views.intent + _CLOCK)
     waited = status & _OVS == ZERO and u64(fields.state) == _TIME_WAIT
     if waited and memory.read64(entry + entries.EXPIRY) <= now_ms:
-        return
+        return False
     now_s = now_ms // _MS_PER_S
     until = now_s + timeouts.length_ms(views, u64(fields.policy), _LENGTH) // _MS_PER_S + ONE
     hash_ = tuples.hash_key(views, second)
     opener = tuples.hash_key(views, entry + tuples.ENTRY_KEY) & LOW_16
     word = (hash_ >> _TAG_SHIFT << _TAG_SHIFT) | (opener << _OPENER_SHIFT) | (until & _UNTIL)
     _put(views, hash_, word, now_s)
+    return True
+
+
+@kernel
+def leave(views, entry):
+    """Keep the tuple of a translated connection that is about to end, if it is one that the other end remembers.
+
+    Else its port is free, and whoever knows that it was taken (kernels/taken_ports) is told.
+
+    Args:
+        entry: address of its ENTRY, whose lock is held.
+    """
+    memory.seldom()
+    second = entries.second_key(views, entry)
+    if second != ZERO and not _keep(views, entry, second):
+        taken_ports.let_go(views, second, u64(entries.entry_at(entry).status))
 
 
 @kernel

@@ -1919,14 +1919,23 @@ LOOK = np.dtype(
         ("attempt", "u4"),  # its number among a packet's candidates
         ("ports", "u4"),  # to which replies go 16 | which they come from 16
         ("record", "u4"),  # record + 1 that has its tag, 0: none
-        ("reserved", "u4"),
+        ("is_known", "u4"),  # 1: `map` says that it is taken
+        ("map", "u8"),  # address of what is known of its set of ports (kernels/taken_ports), 0: that was not asked
     ],
     align=True,
 )
 """A tuple that NAT looks at soon.  Private to a process."""
-LOOK_BYTES = 32
+LOOK_BYTES = 40
 LOOKS_MAX = 32
 """Tuples whose memory is fetched at once."""
+
+PORT_MAPS = 64
+"""Sets of ports that a participant knows something of (kernels/taken_ports), a power of two: 512 KiB, touched when used."""
+PORT_MAP_WORDS = (1 << 16) // 64
+PORT_MAP_BYTES = 8 * PORT_MAP_WORDS
+PORT_MAPS_HEADER_BYTES = 8 * PORT_MAPS
+"""One word for each map: of which set it is."""
+PORT_MAPS_BYTES = PORT_MAPS_HEADER_BYTES + PORT_MAPS * PORT_MAP_BYTES
 
 MESSAGE = np.dtype(
     [
@@ -2015,6 +2024,8 @@ VIEWS = np.dtype(
         ("perf", "u8"),  # PERF of a worker; of others a word that is 0
         # memory of the service beside the table
         ("quarantine", "u8"),  # u64[QUARANTINE_LINES][LINE_SLOTS] (kernels/quarantine), 0: there is none
+        # private memory of this process again
+        ("port_maps", "u8"),  # u64[PORT_MAPS], then u64[PORT_MAPS][PORT_MAP_WORDS] (kernels/taken_ports)
     ],
     align=True,
 )

@@ -26,6 +26,7 @@ from .layout import (
     PARSED,
     PARTICIPANT,
     PARTICIPANT_BYTES,
+    PORT_MAPS_BYTES,
     REASSEMBLY,
     SAMPLE_BYTES,
     SAMPLES_MAX,
@@ -116,7 +117,8 @@ class Table:
         unmeasured = scratch + REASSEMBLY.itemsize
         no_events = unmeasured + 8
         no_events += -no_events % LINE_BYTES
-        block = np.zeros(no_events + EVENT_RING_BYTES + LINE_BYTES, "u1")
+        port_maps = no_events + EVENT_RING_BYTES
+        block = np.zeros(port_maps + PORT_MAPS_BYTES + LINE_BYTES, "u1")
         block = block[-block.ctypes.data % LINE_BYTES :]
         views = block[: VIEWS.itemsize].view(VIEWS).view(np.recarray)[0]
         views["parsed"] = block.ctypes.data + parsed
@@ -130,6 +132,7 @@ class Table:
         views["scratch"] = block.ctypes.data + scratch
         views["perf"] = block.ctypes.data + unmeasured
         views["events"] = block.ctypes.data + no_events
+        views["port_maps"] = block.ctypes.data + port_maps
         for region in Region:
             for name in geometry.arrays(region):
                 stem, _, slab = name.partition("_")

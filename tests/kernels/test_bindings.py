@@ -281,6 +281,47 @@ def test_where_one_port_in_a_hundred_is_free_a_commit_looks_248_times_at_most():
     assert found > 30  # 1 - 0.99 ** 248 of them, about
 
 
+LONG = rule(Nat.SOURCE, "192.0.4.1", ports=(10_000, 10_999))
+
+
+def occupied(free):
+    """Return who works on a table in which all ports of LONG are taken but some."""
+    table = tables.small(1100)
+    tables.totals(table)["limit"] = UNLIMITED
+    me = Participant(table)
+    for port in range(10_000, 11_000):
+        if port not in free:
+            take(me, ("10.8.1.9", 80, "192.0.4.1", port))
+    return me
+
+
+def test_of_a_long_range_no_port_is_looked_at_in_vain_again():
+    free = set(range(10_000, 11_000, 50))
+    me = occupied(free)
+    found, searches, looks = set(), 0, 0
+    while len(found) < len(free):
+        searches += 1
+        reply, after = chosen(me, packet(f"10.8.2.{searches}", 5, "10.8.1.9", 80), LONG)
+        looks += min(after, bindings.PROBES_MAX)
+        if reply is not None:
+            take(me, reply)
+            found.add(reply[3])
+        assert looks <= 1000 + bindings.NEAR * searches
+    assert found == free
+    assert chosen(me, packet("10.8.3.1", 5, "10.8.1.9", 80), LONG)[0] is None
+
+
+def test_a_port_that_another_has_freed_is_found_when_none_is_known_to_be_free():
+    me = occupied(())
+    for number in range(6):
+        assert chosen(me, packet(f"10.8.2.{number + 1}", 5, "10.8.1.9", 80), LONG)[0] is None
+    other = Participant(me.table)
+    other.remove(canonical("10.8.1.9", 80, "192.0.4.1", 10_500, TCP)[0])
+    other.run()
+    found = [chosen(me, packet(f"10.8.3.{number + 1}", 5, "10.8.1.9", 80), LONG)[0] for number in range(40)]
+    assert {reply[3] for reply in found if reply is not None} == {10_500}
+
+
 def test_when_the_first_address_is_full_the_second_is_searched(me):
     rule_ = rule(Nat.SOURCE, "192.0.5.1", "192.0.5.2", (2000, 2099))
     opened = packet("10.8.3.1", 5, "10.8.3.9", 80)
