@@ -83,6 +83,11 @@ class Framer:
         """Whether a value has begun and not ended."""
         return bool(self._buffer)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that have come, and were not taken yet."""
+        return len(self._buffer)
+
     def take(self) -> bytes | None:
         """Return the next whole value, None when more bytes are needed.
 

@@ -90,6 +90,11 @@ class Reader:
         """Take in bytes as they came."""
         self._framer.feed(data)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that have come, and are no message yet that was yielded."""
+        return self._framer.kept_bytes
+
     def __iter__(self) -> Iterator[Message]:
         """Yield every message that is complete.
 

@@ -79,6 +79,10 @@ class Control:
     depth_max: int = key(number(4, 256), 16, "of a request: maps and lists in each other")
     in_flight_max: int = key(number(1, 4_096), 64, "requests of one client that are not answered yet")
     output_bytes_max: int = key(number(1 << 16, 1 << 30), 8 << 20, "that wait for one client; more, and it is paused")
+    kept_bytes_max: int = key(number(1 << 20, 1 << 34), 256 << 20, "of requests and answers, for all clients together")
+    crowd_percent: int = key(
+        number(1, 100), 25, "of a core, for eight clients or more that ask before they are answered"
+    )
     balance_interval_s: int = key(
         number(0, 86_400), 0, "after which queues may be dealt out anew where a worker is at its limit; 0: never"
     )

@@ -7,7 +7,11 @@ Of each client at most so much is kept, and none can harm another:
     bytes in   a message is measured before it is decoded; what is no message ends the connection
     bytes out  above ``output_bytes_max`` the client is paused: nothing more of it is read or answered; if it has not read
                on after ``stall_s`` it is dropped
-    turns      after some messages of one client it is the others' turn, whatever has arrived
+    turns      after some messages of one client it is the others' turn, whatever has arrived; who is answered next, and how
+               much of a core a crowd may have, says service/turns.py
+
+What all of them together make us keep has a bound too, ``kept_bytes_max``.  Of it each may have an equal part at any time;
+more only while the sum is within the bound.  Who is over both is told so, request by request.
 
 The loop's own latency is measured all the time, and shown in the figures.
 """
@@ -41,6 +45,7 @@ from . import (
 )
 from .context import Context
 from .door import BACKLOG, Rights, peer_of
+from .turns import Account, Turns
 
 if TYPE_CHECKING:
     from .site import Site
@@ -51,7 +56,7 @@ PIECES = (
     *("preview.judge", "classify.classify", "event_reader.survey", "event_reader.gather"),
 )
 """Kernels that control calls; the keeper loads them before it forks."""
-TURN_MESSAGES = 32
+TURN_MESSAGES = 4
 """Requests of one client that are read before it is the others' turn; reading one takes some 10 us."""
 ITEMS_MAX = 8_192
 DESCRIPTORS = 256
@@ -77,6 +82,7 @@ class Server:
         self.clients: set[Connection] = set()
         self.counts: collections.Counter[str] = collections.Counter()
         self.pulse = Pulse()
+        self.turns = Turns(bounds.crowd_percent)
 
     def figures(self) -> dict[str, Any]:
         """Return the server's figures."""
@@ -87,7 +93,21 @@ class Server:
             "requests": self.counts["requests"],
             "refused": {code: self.counts[code] for code in Code if self.counts[code]},
             "loop_latency_us": self.pulse.figures(),
+            "kept_bytes": self.kept_bytes,
+            "rests": self.turns.order.rests,
         }
+
+    @property
+    def kept_bytes(self) -> int:
+        """What clients have sent and is not answered, and what they have not read."""
+        return sum(client.kept_bytes for client in self.clients)
+
+    def has_room(self, client: Connection, more_bytes: int = 0) -> bool:
+        """Return whether so much more may be kept for a client; the others are looked at only beyond its own part."""
+        bounds = self.context.bounds
+        if client.kept_bytes + more_bytes <= bounds.kept_bytes_max // bounds.clients_max:
+            return True
+        return self.kept_bytes + more_bytes <= bounds.kept_bytes_max
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until SIGTERM."""
@@ -178,6 +198,7 @@ class Connection(asyncio.Protocol):
         self._waiting: collections.deque[tuple[wire.Request, int]] = collections.deque()
         """With the bytes that each has."""
         self._waiting_bytes = 0
+        self._account = Account()
         self._task: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -257,6 +278,16 @@ class Connection(asyncio.Protocol):
         """Bytes that wait for the client."""
         return self.transport.get_write_buffer_size()
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that it has sent and are not answered, and that it has not read."""
+        return self._reader.kept_bytes + self._waiting_bytes + self.unread
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be kept for it."""
+        return self.server.has_room(self)
+
     def post(self, data: bytes) -> None:
         """Tell the client something that it did not ask for."""
         if self._last_word is None and not self.transport.is_closing():
@@ -279,6 +310,8 @@ class Connection(asyncio.Protocol):
                     return
             if self._has_ended:
                 self._reader.end()
+            elif self._reader.kept_bytes and not self.has_room:
+                self.end(Code.TOO_MANY_REQUESTS, self._why_no_room())
         except RemoteProtocolError as error:
             self.end(error.code, str(error))
         self._read_on(self._last_word is None and not self.is_paused)
@@ -291,6 +324,9 @@ class Connection(asyncio.Protocol):
             waits = f"{len(self._waiting)} requests of this client wait already, {self._waiting_bytes} bytes"
             self._refuse(request.id, Code.TOO_MANY_REQUESTS, waits)
             return
+        if not self.server.has_room(self, size):
+            self._refuse(request.id, Code.TOO_MANY_REQUESTS, self._why_no_room())
+            return
         self._waiting.append((request, size))
         self._waiting_bytes += size
         self._work()
@@ -300,18 +336,34 @@ class Connection(asyncio.Protocol):
             self._task = asyncio.create_task(self._answer_all())
 
     async def _answer_all(self) -> None:
-        """Answer the requests that wait, one after the other."""
+        """Answer the requests that wait, one after the other, each when it is this client's turn."""
+        turns = self.server.turns
         try:
             while self._waiting:
                 await self._writable.wait()
-                request, size = self._waiting[0]
-                answer = await handlers.answer(self.server.desk, self.client, request)
-                self._waiting.popleft()
-                self._waiting_bytes -= size
-                self.transport.write(answer)
+                turn = await turns.take(self._account, len(self._waiting))
+                try:
+                    await self._answer()
+                finally:
+                    turns.leave(turn)
         finally:
             self._task = None
         self._hang_up_when_done()
+
+    async def _answer(self) -> None:
+        """Answer the first request that waits."""
+        request, size = self._waiting[0]
+        answer = await handlers.answer(self.server.desk, self.client, request) if self.has_room else None
+        self._waiting.popleft()
+        self._waiting_bytes -= size
+        if answer is None:
+            self._refuse(request.id, Code.TOO_MANY_REQUESTS, self._why_no_room())
+        else:
+            self.transport.write(answer)
+
+    def _why_no_room(self) -> str:
+        most, own = self.server.context.bounds.kept_bytes_max, self.kept_bytes
+        return f"{self.server.kept_bytes} bytes of requests and answers are kept, {own} of this client; {most} are the most"
 
     # -------------------------------------------------------------------------------------------- ends
     def _refuse(self, id: int | None, code: Code, message: str) -> None:

@@ -49,6 +49,11 @@ class Line(Protocol):
         """Bytes that wait for it."""
         ...
 
+    @property
+    def has_room(self) -> bool:
+        """Whether all clients together may have more kept for them, or this one has less than its part."""
+        ...
+
     def post(self, data: bytes) -> None:
         """Have bytes sent."""
         ...
@@ -242,7 +247,7 @@ class Hub:
         """Return whether a client has read enough to be told more; who has read all so far gets a moment for it."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + (0.0 if subscriber.lost else GRACE_S)
-        while subscriber.line.unread > self._unread_max:
+        while subscriber.line.unread > self._unread_max or not subscriber.line.has_room:
             if loop.time() >= until_s:
                 return False
             await asyncio.sleep(SHORTEST_S / 2)

@@ -221,6 +221,9 @@ class Metrics(Collector):
         for code, count in control["refused"].items():
             refused.add_metric([str(code)], count)
         yield refused
+        yield gauge("control_kept_bytes", "Requests and answers that are kept for clients.", control["kept_bytes"])
+        says = "Rests of control, so that a crowd of clients has no more than its share of a core."
+        yield CounterMetricFamily(f"{PREFIX}control_rests", says, value=control["rests"])
         events = control["events"]
         yield gauge("event_readers", "Clients that read events, exports among them.", events["subscribers"])
         yield CounterMetricFamily(PREFIX + "events", "Events that somebody wanted.", value=events["sequence"])

@@ -18,6 +18,7 @@ ALERTS = checkout.ROOT / "docs" / "monitoring" / "alerts.yml"
 NAME = re.compile(r"\bzonetrack_[a-z_]+\b")
 LABELS_OF_PROMETHEUS = {"instance", "job"}
 CONTROL = {"clients": 1, "paused": 0, "requests": 1, "refused": {"busy": 1}, "loop_latency_us": {"p99": 1}}
+CONTROL |= {"kept_bytes": 1, "rests": 1}
 CONTROL |= {"events": {"subscribers": 1, "sequence": 1, "lost": 0, "lost_by_slow_readers": 0}}
 
 

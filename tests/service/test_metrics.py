@@ -12,6 +12,7 @@ from zonetrack.shm.layout import GLOBAL, UNLIMITED, Region
 from zonetrack.shm.reasons import Reason
 
 CONTROL = {"clients": 3, "paused": 1, "requests": 17, "refused": {"busy": 2}, "loop_latency_us": {"p99": 250}}
+CONTROL |= {"kept_bytes": 4096, "rests": 5}
 CONTROL |= {"events": {"subscribers": 2, "sequence": 90, "lost": 7, "lost_by_slow_readers": 5}}
 WORKERS = [
     {"number": 0, "state": "running", "restarts": 2, "packets": 7, "cpu_s": 1.5},
