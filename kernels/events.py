@@ -1,6 +1,7 @@
 """What happens to connections, written down for whoever reads it: shm/events has the protocol.
 
     are_wanted    whether anybody reads such events: one load, all that they cost where nobody does
+    _is_read      whether a filter of those who read means the connection: once for an event, never for a packet
     begin         take a sequence number, and write the event but for its end
     finish        it is whole
 
@@ -17,21 +18,22 @@ from ..shm.layout import (
     EVENT_RING,
     EVENTS_MAX,
     EXTENSION,
+    FILTER_BYTES,
     KEY_WORDS,
     Change,
     EventKind,
     Status,
     offset,
 )
-from . import entries, memory, tuples
+from . import entries, filters, memory
 from .jit import inlined, kernel
 from .words import LOW_8, LOW_16, ONE, SIXTEEN, ZERO, u64
 
 event_at = memory.record_at(EVENT)
 
-_SIZE = u64(EVENT_BYTES)
+_SIZE, _FILTER = u64(EVENT_BYTES), u64(FILTER_BYTES)
 _MASK = u64(EVENTS_MAX - 1)
-_ZONE, _OPEN = offset(EVENT_RING, "zone"), offset(EVENT_RING, "open")
+_FILTERS, _OPEN = offset(EVENT_RING, "filters"), offset(EVENT_RING, "open")
 _WRITTEN, _CLOCK = offset(EVENT_RING, "written"), offset(EVENT_RING, "clock_ms")
 _NUMBER, _ENTRY, _REPLY_KEY = (offset(EVENT, name) for name in ("number", "entry", "reply_key"))
 _ENTRY_SIZE = u64(ENTRY_BYTES)
@@ -57,8 +59,21 @@ def tick(views, now_ms):
 
 
 @kernel
+def _is_read(views, entry, said):
+    """Return whether one of the filters means an entry, or they are said anew just now; ``said`` is their word."""
+    memory.seldom()
+    found = False
+    for i in range(said & LOW_8):
+        if filters.fits(views, filters.filter_at(views.event_filters + u64(i) * _FILTER), entry):
+            found = True
+            break
+    memory.fence_acquire()  # A4
+    return found or memory.acquire32(views.events + _FILTERS) != said
+
+
+@kernel
 def begin(views, record, kind, changes, end):
-    """Begin an event of a connection, if such are read in its zone.
+    """Begin an event of a connection, if such are read.
 
     Args:
         views: record of shm.views.
@@ -73,8 +88,8 @@ def begin(views, record, kind, changes, end):
     """
     memory.seldom()
     entry = entries.address(views, record)
-    zone = memory.acquire32(views.events + _ZONE)
-    if zone != ZERO and zone != tuples.zone_of(entry + tuples.ENTRY_KEY) + ONE:
+    said = memory.acquire32(views.events + _FILTERS)
+    if said != ZERO and not _is_read(views, entry, said):
         return ZERO
     n = memory.read64(views.events + _WRITTEN)
     at = views.event_slots + (n & _MASK) * _SIZE

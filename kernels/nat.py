@@ -30,7 +30,7 @@ from ..shm.layout import (
     Status,
     Way,
 )
-from . import entries, memory, rewrite, sequences, tuples
+from . import entries, memory, rewrite, sequences, shown, tuples
 from .jit import inlined, kernel
 from .stages import ERROR, key_of
 from .words import ZERO, u64
@@ -87,11 +87,7 @@ def replies(views, entry):
 
     Of a connection that is not translated, or to its own tuple, that is its own key.
     """
-    second = entries.second_key(views, entry)
-    status = u64(entry_at(entry).status)
-    if second == ZERO:
-        return entry + tuples.ENTRY_KEY, status & u64(Status.ORIG_IS_HIGH) == ZERO
-    return second, status & u64(Status.REPLIER_IS_HIGH) != ZERO
+    return shown.replies(entry, entries.second_key(views, entry))
 
 
 @kernel

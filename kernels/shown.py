@@ -83,7 +83,7 @@ def _describe_peers(entry, out):
 
 
 @inlined
-def _replies(entry, second):
+def replies(entry, second):
     """Return the key that replies have, and whether who replies is its second endpoint."""
     status = u64(entries.entry_at(entry).status)
     if second == ZERO:
@@ -113,8 +113,8 @@ def connection(record, entry, second, life, now_ms, wall_offset_ms, out):
     src, dst = addresses(key, by_high)
     _copy_address(out + _SRC, src)
     _copy_address(out + _DST, dst)
-    replies, replier_is_high = _replies(entry, second)
-    src, dst = addresses(replies, replier_is_high)
+    reply_key, replier_is_high = replies(entry, second)
+    src, dst = addresses(reply_key, replier_is_high)
     _copy_address(out + _REPLY_SRC, src)
     _copy_address(out + _REPLY_DST, dst)
     expiry_ms = memory.read64(entry + entries.EXPIRY)
@@ -122,7 +122,7 @@ def connection(record, entry, second, life, now_ms, wall_offset_ms, out):
     c.mark = e.mark
     both, last = ports(key, by_high), memory.read64(entry + KEY_LAST)
     c.sport, c.dport = both >> SIXTEEN, both & LOW_16
-    both = ports(replies, replier_is_high)
+    both = ports(reply_key, replier_is_high)
     c.reply_sport, c.reply_dport = both >> SIXTEEN, both & LOW_16
     c.zone = (last >> SIXTEEN) & LOW_16
     c.status = u64(e.status) & ~_SIDES

@@ -29,18 +29,16 @@ from ..shm.layout import (
     Step,
     offset,
 )
-from . import delete_list, entries, events, intents, locks, memory, nat, quarantine, shown, tuples, zones
-from .endpoints import ICMP, ICMPV6
+from . import delete_list, entries, events, filters, intents, locks, memory, quarantine, shown, tuples, zones
 from .jit import inlined, kernel
-from .words import EIGHT, FOUR, LOW_8, ONE, SIXTEEN, THREE, ZERO, u64
+from .words import FOUR, LOW_8, ONE, SIXTEEN, THREE, ZERO, u64
 
 _ENTRIES = int(Slab.ENTRIES)
 _BLOCK = u64(BLOCK_RECORDS)
 _LINE = u64(LINE_BYTES)
 _SIZE = u64(CONNECTION_BYTES)
 _EXTENSION_LABEL = offset(EXTENSION, "label")
-_TORN, _OVS = u64(Status.TORN), u64(Status.OVS)
-_STATE_MAX = u64(15)
+_TORN = u64(Status.TORN)
 _LIVE = u64(Life.LIVE)
 _AHEAD = 8
 """Records fetched ahead of the one that is looked at."""
@@ -73,54 +71,6 @@ def _fetch(views, i, found):
         memory.prefetch(entry + _LINE + _LINE)
 
 
-@inlined
-def _is_icmp(entry):
-    protocol = tuples.protocol_of(entry + tuples.ENTRY_KEY)
-    return protocol == ICMP or protocol == ICMPV6
-
-
-@inlined
-def _differs(wanted, i, address):
-    """Return 0 if the address (two words) is what the filter wants as its ``i``-th."""
-    high = (memory.read64(address) & wanted.address_mask[i]) ^ wanted.address[i]
-    low = (memory.read64(address + EIGHT) & wanted.address_mask[i + 1]) ^ wanted.address[i + 1]
-    return high | low
-
-
-@inlined
-def _is_in_state(wanted, e):
-    """Return whether a connection is in one of the states that a filter wants."""
-    state = u64(e.state)
-    if u64(e.status) & _OVS == ZERO:
-        return (u64(wanted.states) >> min(state, _STATE_MAX)) & ONE != ZERO
-    return (u64(wanted.ovs_states) >> max(state & _STATE_MAX, state >> FOUR)) & ONE != ZERO
-
-
-@kernel
-def _fits(views, wanted, entry):
-    """Return whether an entry is one of those that a filter means; its lock is held."""
-    if (memory.read64(entry + shown.KEY_LAST) & u64(wanted.last_mask)) != u64(wanted.last):
-        return False
-    e = entries.entry_at(entry)
-    if (u64(e.mark) & u64(wanted.mark_mask)) != u64(wanted.mark):
-        return False
-    if (u64(e.status) & u64(wanted.status_mask)) != u64(wanted.status):
-        return False
-    if u64(wanted.states) | u64(wanted.ovs_states) != ZERO and not _is_in_state(wanted, e):
-        return False
-    key, opener_is_high = entry + tuples.ENTRY_KEY, shown.opener_is_high(entry)
-    if (shown.ports(key, opener_is_high) & u64(wanted.ports_mask)) != u64(wanted.ports):
-        return False
-    if u64(wanted.ports_mask) != ZERO and _is_icmp(entry):  # what stands there is no port
-        return False
-    src, dst = shown.addresses(key, opener_is_high)
-    replies, replier_is_high = nat.replies(views, entry)
-    reply_src, reply_dst = shown.addresses(replies, replier_is_high)
-    differences = _differs(wanted, 0, src) | _differs(wanted, 2, dst)
-    differences |= _differs(wanted, 4, reply_src) | _differs(wanted, 6, reply_dst)
-    return differences == ZERO
-
-
 @kernel
 def _is_meant(views, wanted, entry, life, now_ms):
     """Return whether an entry is a connection, has not expired, and fits; its lock is held."""
@@ -130,7 +80,7 @@ def _is_meant(views, wanted, entry, life, now_ms):
         views, tuples.zone_of(entry + tuples.ENTRY_KEY)
     ):
         return False
-    return _fits(views, wanted, entry)
+    return filters.fits(views, wanted, entry)
 
 
 @kernel

@@ -173,8 +173,9 @@ class Hub:
         kinds = 0
         for one in self.subscribers.values():
             kinds |= one.kinds
-        zones = {one.wanted.zone for one in self.subscribers.values()}
-        self._table.events.want(kinds, zones.pop() if len(zones) == 1 else None)
+        wanted = [one.wanted for one in self.subscribers.values()]
+        means_all = any(not one.names for one in wanted)
+        self._table.events.want(kinds, () if means_all else [one.record for one in wanted])
 
     async def _settle(self) -> None:
         """Wait until nobody is in the middle of what he began before events were wanted."""

@@ -7,7 +7,7 @@ What is kept for readers that come back (exports of the service) is written whet
 Who may           while                        sees
     write         a participant, its own ring  -
     gather        one reader (control)         events that are whole, and of others how many there were
-    want          control                      -
+    want          control                      what it said before
     keep          the keeper                   -
 
 Invariants
@@ -23,6 +23,8 @@ Ordering
     R1  `open` = 1, then the count is added to (acq_rel)   A1  the count, then `open`
     R2  odd number, contents, even number                  A2  that number before and after the copy
     R3  `written` + 1, then `open` = 0                     A3  `open`, then `written`
+    R4  `filters` = 0, the filters, `filters`, which       A4  `filters`, the filters, `filters` again: other than before,
+        is never again what it was                             what was read may be of two times, and the event is written
         So who sees a number taken (A1) and the ring not open (A3) finds the event in the ring, or it is lost.
 """
 
@@ -31,14 +33,18 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from .layout import (
     EVENT_BYTES,
+    EVENT_FILTERS_MAX,
     EVENT_RING,
     EVENT_RING_BYTES,
     EVENTS_MAX,
+    FILTER,
+    FILTER_BYTES,
     PAGE_BYTES,
     ROSTER_MAX,
     EventKind,
@@ -49,7 +55,8 @@ EVERYTHING = EventKind.NEW | EventKind.UPDATE | EventKind.DESTROY
 RING_BYTES = EVENTS_MAX * EVENT_BYTES
 _HEADS = 2 * EVENT_RING_BYTES
 """Where the heads begin: the count before them has lines of its own."""
-_RINGS = -(-(_HEADS + ROSTER_MAX * EVENT_RING_BYTES) // PAGE_BYTES) * PAGE_BYTES
+_FILTERS = _HEADS + ROSTER_MAX * EVENT_RING_BYTES
+_RINGS = -(-(_FILTERS + EVENT_FILTERS_MAX * FILTER_BYTES) // PAGE_BYTES) * PAGE_BYTES
 _SIZE = _RINGS + ROSTER_MAX * RING_BYTES
 _PUNCH_HOLE = 0x01 | 0x02  # fallocate(2): FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 
@@ -66,10 +73,12 @@ class Events(Unnamed):
         super().__init__("events", _SIZE, descriptor)
         self.heads_address = self.base + _HEADS
         self._count = np.frombuffer(self.memory, "u8", 1)
-        self._about = np.frombuffer(self.memory, "u8", 3, EVENT_RING_BYTES)  # life, kinds that are kept, since
+        # life, kinds that are kept, since, how often filters were said
+        self._about = np.frombuffer(self.memory, "u8", 4, EVENT_RING_BYTES)
         if descriptor is None:
             self._about[0] = int.from_bytes(os.urandom(8), "little") >> 1 | 1
         self.heads = np.frombuffer(self.memory, EVENT_RING, ROSTER_MAX, _HEADS)
+        self.filters = np.frombuffer(self.memory, FILTER, EVENT_FILTERS_MAX, _FILTERS)
 
     @property
     def sequence(self) -> int:
@@ -108,20 +117,27 @@ class Events(Unnamed):
         views["events"] = self.heads_address + (owner - 1) * EVENT_RING_BYTES
         views["event_slots"] = self.ring_address(owner)
         views["event_sequence"] = self.sequence_address
+        views["event_filters"] = self.base + _FILTERS
 
     def tick(self, owner: int) -> None:
         """Say what moment it is, for a participant whose kernels are not told."""
         self.heads[owner - 1]["clock_ms"] = time.monotonic_ns() // 1_000_000
 
-    def want(self, kinds: int, zone: int | None = None) -> None:
+    def want(self, kinds: int, filters: Sequence[np.void] = ()) -> None:
         """Say which events are read from now on: what nobody reads is not written.
 
         Args:
             kinds: EventKind bits.
-            zone: only those of this zone; None: of all.
+            filters: FILTERs, of connections that one of them means; none: of all.  More than EVENT_FILTERS_MAX, or beside
+                events that are kept, they hold for nobody: more is written than is read.
         """
         kept = self.kept
-        self.heads["zone"] = 0 if zone is None or kept else zone + 1
+        self.heads["filters"] = 0  # R4
+        if 0 < len(filters) <= EVENT_FILTERS_MAX and not kept:
+            for place, one in enumerate(filters):
+                self.filters[place] = one
+            self._about[3] += 1
+            self.heads["filters"] = int(self._about[3]) << 8 & 0xFFFFFFFF | len(filters)
         self.heads["wanted"] = kinds | kept
 
     def keep(self, kinds: int) -> None:
@@ -134,7 +150,7 @@ class Events(Unnamed):
             self._about[2] = self.sequence
         self._about[1] = kinds
         if kinds:
-            self.heads["zone"] = 0
+            self.heads["filters"] = 0
             self.heads["wanted"] |= np.uint32(kinds)
 
     def let_go(self) -> None:

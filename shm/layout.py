@@ -702,7 +702,7 @@ EVENT_RING = np.dtype(
     [
         # line 0
         ("wanted", "u4"),  # EventKind bits that somebody reads                                         config
-        ("zone", "u4"),  # zone + 1, when only those of one zone are read                               config
+        ("filters", "u4"),  # times that they were said << 8 | EVENT_FILTERs that hold; 0: all are read  config
         ("reserved", "u1", (56,)),
         # line 1
         ("open", "u8"),  # 1 from before its sequence number is taken until an event is whole           owner
@@ -1858,7 +1858,11 @@ FILTER = np.dtype(
     ],
     align=True,
 )
-"""Which connections are meant: what is under a mask must be equal.  All zero: every connection.  Private to a process."""
+"""Which connections are meant: what is under a mask must be equal.  All zero: every connection.  Private to a process, but
+for those of readers of events (shm/events)."""
+FILTER_BYTES = 168
+EVENT_FILTERS_MAX = 8
+"""Of readers of events, that workers look at; where there are more, workers write what all together may want."""
 
 TALLY_STATES = 16
 TALLY = np.dtype(
@@ -2007,6 +2011,7 @@ VIEWS = np.dtype(
         ("events", "u8"),  # address of the own EVENT_RING; of one in which nothing is wanted, where there are no events
         ("event_slots", "u8"),  # address of EVENT[EVENTS_MAX]
         ("event_sequence", "u8"),  # address of the sequence number of the latest event of all
+        ("event_filters", "u8"),  # address of FILTER[EVENT_FILTERS_MAX] (shm/events)
         ("seats", "u8"),  # u64[SEATS_MAX] of shm/seats, 0: there are none
         ("sources", "u8"),  # u64[source_cells] of shm/sources, 0: there are none
         ("source_cells", "u8"),  # a power of two
@@ -2106,6 +2111,7 @@ BESIDE = {
     "HIT": HIT,
     "EVENT_RING": EVENT_RING,
     "EVENT": EVENT,
+    "FILTER": FILTER,
 }
 """Every record of the memory beside the table that processes of a service share, and that outlives a keeper."""
 
@@ -2151,7 +2157,7 @@ def digest_beside() -> int:
     constants = (
         f"{ROSTER_MAX} {SEATS_MAX} {EVENTS_MAX} {CAUSES} {SIZES} {PARTS} {LATENCIES} {FRAME_SLOT_BYTES} "
         f"{GENERATION_BYTES_MAX} {RULES_MAX} {RULE_TABLES_MAX} {DIMENSIONS_MAX} {LEARNED_MAX} {LEARNED_WAYS} "
-        f"{QUARANTINE_LINES} {LINE_SLOTS} {TRANSLATES} {KEEPS_ADDRESS} {VLAN_PRESENT} {PLACE_HEAD_BYTES}"
+        f"{QUARANTINE_LINES} {LINE_SLOTS} {TRANSLATES} {KEEPS_ADDRESS} {VLAN_PRESENT} {PLACE_HEAD_BYTES} {EVENT_FILTERS_MAX}"
     )
     return _hash_of(BESIDE, enums, constants)
 

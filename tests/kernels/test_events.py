@@ -1,13 +1,16 @@
 """Events of connections: which of them packets, sweeps, flushes and actions make, and that there are none unread."""
 
+import bursts
 import numpy as np
 import pytest
 import tables
 from bursts import Bench, tcp, udp
-from scapy.all import IP
-from zonetrack.kernels import walk
+from scapy.all import IP, UDP, Ether
+from zonetrack.kernels import entries, events, walk
+from zonetrack.kernels.jit import kernel
 from zonetrack.kernels.tcp_states import Tcp
 from zonetrack.kernels.words import u64
+from zonetrack.service import filters
 from zonetrack.service.event_merge import Merger
 from zonetrack.shm.events import EVERYTHING, Events
 from zonetrack.shm.layout import ACTION, CONNECTION, EVENT_ROW, FILTER, ActionFlag, Change, End, EventKind, Status
@@ -33,6 +36,11 @@ def heard(bench):
     batch, more = bench.merger.take()
     assert batch.lost == 0 and not more
     return batch.rows
+
+
+def wanted(*readers):
+    """Return the FILTERs of readers."""
+    return [filters.read("filter", one).record for one in readers]
 
 
 def shape(rows):
@@ -136,13 +144,31 @@ def test_what_nobody_wants_is_not_written(bench):
     bench.table.events.want(DESTROY)
     bench.track(udp(), udp(reply=True))
     assert bench.table.events.sequence == 0
-    bench.table.events.want(EVERYTHING, zone=7)
-    bench.track(udp(77), udp(78), zone=6)
-    bench.track(udp(79), zone=7)
-    assert heard(bench)["zone"].tolist() == [7]
+    bench.table.events.want(EVERYTHING, wanted({"zone": 7, "sport": 79}, {"src": "10.0.0.0/8"}))
+    bench.track(udp(79), udp(78), zone=6)
+    bench.track(udp(78), udp(79), zone=7)
+    bench.track(Ether() / IP(src="10.0.0.9", dst=bursts.SERVER) / UDP(sport=5, dport=53), zone=6)
+    bench.track(Ether() / IP(src=bursts.SERVER, dst="10.0.0.9") / UDP(sport=5, dport=54), zone=6)
+    assert heard(bench)[["zone", "sport"]].tolist() == [(7, 79), (6, 5)] and bench.table.events.sequence == 2
     bench.table.events.want(0)
     bench.track(udp(80), zone=7)
-    assert bench.table.events.sequence == 1
+    assert bench.table.events.sequence == 2
+
+
+@kernel
+def _is_read(views, said, record):
+    return events._is_read(views, entries.address(views, record), said)
+
+
+def test_what_is_looked_at_while_filters_are_said_anew_is_written(bench):
+    bench.track(udp(79))
+    record = u64(heard(bench)["id"][0] & np.uint64(0xFFFFFFFF))
+    bench.table.events.want(EVERYTHING, wanted({"sport": 80}))
+    said = u64(bench.table.events.heads["filters"][0])
+    assert not _is_read(bench.views, said, record)
+    for again in (wanted({"sport": 80}), wanted({"sport": 81}, {"sport": 82}), ()):
+        bench.table.events.want(EVERYTHING, again)
+        assert _is_read(bench.views, said, record)
 
 
 def test_a_table_without_events_has_none():

@@ -66,6 +66,26 @@ def test_what_happens_is_told_in_order_to_all_who_want_it(service):
     assert one.about["ends"][End.DELETED] == "deleted" and one.about["kinds"]["destroy"] == EventKind.DESTROY
 
 
+def test_what_no_reader_means_is_not_written(service):
+    """It takes no number, so it is lost to nobody either."""
+    one = subscribe(service, filter={"zone": 4, "sport": 1})
+    net = subscribe(service, filter={"src": "203.0.113.0/24"})
+    usual = tables.keys(3, zone=4)
+    usual[0, 4] = 1 << 48 | 2 << 32 | int(usual[0, 4]) & 0xFFFFFFFF
+    far = tables.keys(2, first=10, zone=5)
+    far[1, :2] = (0, int.from_bytes(bytes([203, 0, 113, 7]), "big"))
+    service.maker.made(usual)
+    service.maker.made(far)
+    rows, lost = rows_of(one, 1)
+    assert (lost, rows["sport"].tolist(), rows["sequence"].tolist()) == (0, [1], [1])
+    rows, lost = rows_of(net, 1)
+    assert (lost, rows["zone"].tolist(), rows["sequence"].tolist()) == (0, [5], [2])
+    everyone = subscribe(service)
+    service.maker.remove(usual)
+    assert rows_of(everyone, 3)[0]["sequence"].tolist() == [3, 4, 5]
+    assert rows_of(one, 1)[0]["sequence"].tolist() == [3]
+
+
 def test_a_flush_is_told_from_its_beginning_to_its_end(service):
     service.maker.made(tables.keys(5000, zone=6))
     client = subscribe(service)

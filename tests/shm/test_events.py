@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from zonetrack.shm import roster, segment
 from zonetrack.shm.events import EVERYTHING, Events
-from zonetrack.shm.layout import EVENT_BYTES, EVENTS_MAX, PAGE_BYTES, ROSTER_MAX, Kind
+from zonetrack.shm.layout import EVENT_BYTES, EVENT_FILTERS_MAX, EVENTS_MAX, FILTER, PAGE_BYTES, ROSTER_MAX, Kind
 from zonetrack.shm.sizing import Geometry
 
 
@@ -28,8 +28,8 @@ def test_they_cost_nothing_while_nobody_wants_them(events):
 def test_each_participant_has_a_ring_of_its_own(events):
     first = [events.ring_address(owner) for owner in range(1, ROSTER_MAX + 1)]
     assert set(np.diff(first).tolist()) == {EVENTS_MAX * EVENT_BYTES}
-    heads = events.heads_address + ROSTER_MAX * events.heads.itemsize
-    assert heads <= first[0] and first[0] % PAGE_BYTES == events.base % PAGE_BYTES == 0
+    filters = events.heads_address + ROSTER_MAX * events.heads.itemsize
+    assert filters + events.filters.nbytes <= first[0] and first[0] % PAGE_BYTES == events.base % PAGE_BYTES == 0
 
 
 def test_views_lead_to_the_own_ring(events):
@@ -53,24 +53,33 @@ def _words(address):
 
 
 def test_who_wants_what(events):
-    events.want(EVERYTHING, zone=0)
-    assert set(events.heads["wanted"].tolist()) == {EVERYTHING} and set(events.heads["zone"].tolist()) == {1}
+    filters = np.zeros(EVENT_FILTERS_MAX + 1, FILTER)
+    filters["mark"] = range(1, len(filters) + 1)
+    events.want(EVERYTHING, filters[:2])
+    assert set(events.heads["wanted"].tolist()) == {EVERYTHING} and set(events.heads["filters"].tolist()) == {0x102}
+    assert events.filters["mark"][:2].tolist() == [1, 2]
     events.want(2)
-    assert set(events.heads["wanted"].tolist()) == {2} and not events.heads["zone"].any()
+    assert set(events.heads["wanted"].tolist()) == {2} and not events.heads["filters"].any()
+    events.want(2, filters[2:3])
+    assert set(events.heads["filters"].tolist()) == {0x201} and events.filters["mark"][0] == 3
+    events.want(2, filters)  # more than there is room for
+    assert not events.heads["filters"].any() and events.filters["mark"][0] == 3
 
 
 def test_what_is_kept_is_written_whoever_else_wants_what(events):
     events._count[0] = 7
     events.keep(4)
     assert (events.kept, events.kept_since) == (4, 7) and set(events.heads["wanted"].tolist()) == {4}
-    events.want(1, zone=0)
-    assert set(events.heads["wanted"].tolist()) == {5} and not events.heads["zone"].any()
+    events.want(1, np.zeros(1, FILTER))
+    assert set(events.heads["wanted"].tolist()) == {5} and not events.heads["filters"].any()
     events._count[0] = 9
     events.keep(6)
     assert events.kept_since == 7
     events.keep(0)
-    events.want(1, zone=0)
-    assert set(events.heads["wanted"].tolist()) == {1} and set(events.heads["zone"].tolist()) == {1}
+    events.want(1, np.zeros(1, FILTER))
+    assert set(events.heads["wanted"].tolist()) == {1} and set(events.heads["filters"].tolist()) == {0x101}
+    events.keep(4)
+    assert not events.heads["filters"].any()
 
 
 def test_numbers_are_of_one_life(events):

@@ -18,7 +18,7 @@ import tiny
 from zonetrack.service.zone_settings import ZoneSettings
 from zonetrack.shm import roster
 from zonetrack.shm.events import EVERYTHING, Events
-from zonetrack.shm.layout import BLOCK_RECORDS, POOL_COUNT_SHIFT, Life, Slab
+from zonetrack.shm.layout import BLOCK_RECORDS, FILTER, POOL_COUNT_SHIFT, Life, Slab
 from zonetrack.shm.seats import Seats
 from zonetrack.shm.sources import Sources
 
@@ -60,7 +60,7 @@ def stage(watched=False, per_source=0, half_open=0, **sizes):
         made.table.seats = Seats()
     if watched:
         made.table.events = Events()
-        made.table.events.want(EVERYTHING)
+        made.table.events.want(EVERYTHING, np.zeros(1, FILTER))  # which means all, and is looked at
     for participant in made.participants:
         if watched:
             made.table.events.enter(participant.me, participant.views)
