@@ -63,13 +63,12 @@ def environment(directory, changes):
 
 _CLIENT = """
 import sys
-from types import SimpleNamespace
 
-from outliving import Traffic
+from outliving import Clients
 
-traffic = Traffic(SimpleNamespace(instance=sys.argv[1]))
-said = [*traffic.asked(), *traffic.answered()]
-traffic.close()
+clients = Clients(sys.argv[1])
+said = [*clients.asked(), *clients.answered()]
+clients.close()
 print(*said)
 """
 

@@ -14,13 +14,11 @@ FLOWS = 200
 """Of each queue."""
 
 
-class Traffic:
-    """A client of each queue, which asks and answers in the same flows; they live for an hour, however slow the machine."""
+class Clients:
+    """A client of each queue, which asks and answers in the same flows."""
 
-    def __init__(self, service, queues=2):
-        with service.ask() as ct:
-            ct.timeouts.set("default", {"udp": 3600, "udp_stream": 3600})
-        self.queues = [Queue("lab", number, service.instance) for number in range(queues)]
+    def __init__(self, instance, queues=2):
+        self.queues = [Queue("lab", number, instance) for number in range(queues)]
 
     def through(self, number, packets):
         """Send packets through a queue; return the ct_state of each, when all have come back."""
@@ -53,6 +51,15 @@ class Traffic:
         """Hang up."""
         for queue in self.queues:
             queue.close()
+
+
+class Traffic(Clients):
+    """Such clients of a service where flows live for an hour, however slow the machine."""
+
+    def __init__(self, service, queues=2):
+        with service.ask() as ct:
+            ct.timeouts.set("default", {"udp": 3600, "udp_stream": 3600})
+        super().__init__(service.instance, queues)
 
 
 def processes(service):
