@@ -1,6 +1,8 @@
 """``zonetrack export`` against a real service and a real collector: flows and messages, as others read them."""
 
 import contextlib
+import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -8,6 +10,7 @@ import sys
 
 import pytest
 from desk import key, run
+from eventually import until
 from netflow.ipfix import IPFIXExportPacket
 from tables import entries
 from zonetrack.clients.errors import Exit
@@ -93,6 +96,42 @@ def test_syslog_over_udp(desk):
         first, second = listener.recv(9999).decode(), listener.recv(9999).decode()
     assert first.startswith("<30>1 ") and " NEW [connection@32473 " in first
     assert " DESTROY [" in second and 'end="flushed"' in second and second.endswith(f"zone {ZONE + 3}")
+
+
+RSYSLOG = """
+module(load="imtcp")
+input(type="imtcp" port="0" address="127.0.0.1" listenPortFileName="{where}/port")
+template(name="parts" type="list") {{
+    property(name="jsonmesg") constant(value="\\n")
+}}
+module(load="mmpstrucdata")
+action(type="mmpstrucdata")
+action(type="omfile" file="{where}/told" template="parts")
+"""
+
+
+@pytest.mark.skipif(shutil.which("rsyslogd") is None, reason="rsyslogd is not installed")
+def test_messages_as_rsyslog_understands_them(desk, tmp_path):
+    (tmp_path / "conf").write_text(RSYSLOG.format(where=tmp_path))
+    collector = ["rsyslogd", "-n", "-C", "-f", tmp_path / "conf", "-i", tmp_path / "pid"]
+    with subprocess.Popen(collector) as process:
+        try:
+            until((tmp_path / "port").exists)
+            until(lambda: (tmp_path / "port").read_text())
+            where = f"127.0.0.1:{(tmp_path / 'port').read_text().strip()}"
+            with exporting(desk, "syslog", "--collector", where, "--transport", "tcp", "--zone", ZONE + 6):
+                desk.fill(ZONE + 6, 1)
+                desk.run("flush", "--zone", ZONE + 6)
+            until(lambda: (tmp_path / "told").exists() and (tmp_path / "told").read_text().count("\n") == 2)
+        finally:
+            process.terminate()
+    begun, ended = map(json.loads, (tmp_path / "told").read_text().splitlines())
+    for one, msgid in ((begun, "NEW"), (ended, "DESTROY")):
+        said = (one["msgid"], one["app-name"], one["syslogfacility"], one["syslogseverity"], one["msg"])
+        assert said == (msgid, "zonetrack", "16", "6", f"udp 192.0.2.1:1000 -> 198.51.100.1:53 zone {ZONE + 6}")
+        parts = one["$!"]["rfc5424-sd"]["connection@32473"]
+        assert (parts["zone"], parts["proto"], parts["sport"]) == (str(ZONE + 6), "udp", "1000")
+    assert parts["end"] == "flushed"
 
 
 def test_who_is_asked_to_end_tells_all_before(desk):

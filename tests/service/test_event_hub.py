@@ -6,6 +6,7 @@ import signal
 import numpy as np
 import pytest
 import tables
+from forked import Child
 from served import Service
 from zonetrack.clients import wire
 from zonetrack.clients.errors import BadParameterError, FailedError, UnknownParameterError
@@ -146,6 +147,28 @@ def test_who_goes_away_is_told_no_more(service):
     later = subscribe(service)
     service.maker.made(tables.keys(2, zone=2))
     assert rows_of(later, 2)[0]["sequence"].tolist() == [1, 2]
+
+
+def test_a_reader_that_is_killed_costs_the_others_nothing(service):
+    one = subscribe(service)
+
+    def read(child):
+        client = subscribe(service)
+        rows_of(client, 1)
+        child.say("reading")
+        rows_of(client, 1 << 30)
+
+    with Child(read) as reader:
+        while service.ask("stats")["events"]["subscribers"] != 2:
+            pass
+        service.maker.made(tables.keys(50, zone=2))
+        assert reader.hear() == "reading"
+        reader.kill()
+    service.maker.made(tables.keys(50, first=60, zone=2))
+    rows, lost = rows_of(one, 100)
+    assert lost == 0 and rows["sequence"].tolist() == list(range(1, 101))
+    while service.ask("stats")["events"]["subscribers"] != 1:
+        pass
 
 
 def test_what_a_killed_writer_was_writing_is_told_as_lost(service):
