@@ -15,7 +15,7 @@ A slot's word (tag 32 | record + 1)   who            when
 Where a key's lines are is said in kernels/segments, how a zone's first segment comes about and a full one becomes two in
 kernels/growth.
 
-Invariants (I1-I6 of PROTOCOL.md; audit checks them)
+Invariants (kernels/audit checks them)
     I1  A LIVE record has a slot for each of its keys in the segment that its zone's directory names for that hash, or,
         after a detach, for all of them in the detached one.
     I2  A key has at most one LIVE record in its zone's current directory; or two that packets tell apart, one whose own key
