@@ -84,17 +84,10 @@ def test_parts_of_pairs_take_turns():
     assert [zones_trial.order(pair) for pair in range(3)] == [(True, False), (False, True), (True, False)]
 
 
-def test_pairs_go_on_until_a_burst_has_met_a_flush():
-    times = np.zeros(1, zones_trial.TIMES)
-    numbers = []
-    for pair in zones_trial.pairs_of(PLAN, times):
-        numbers.append(pair)
-        times["count"][0, 1] += pair == 4
-    assert numbers == [0, 1, 2, 3, 4]
-    times["count"] = 1
-    assert list(zones_trial.pairs_of(PLAN, times)) == [0, 1]
-    times["count"] = 0
-    assert len(list(zones_trial.pairs_of(PLAN, times))) == zones_trial.TRIES * PLAN.pairs
+def test_each_flush_has_a_burst_beside_it_however_soon_it_is_over():
+    plan = ZonesPlan(connections=20, zones=7, pairs=30 if JIT else 4)
+    found = zones_trial.beside(plan, streams(1), lambda packets: None)
+    assert found["bursts_during_flush"] >= plan.pairs and found["bursts_idle"] >= plan.pairs
 
 
 def test_who_watches_sees_packets():
