@@ -150,20 +150,6 @@ class State:
         os.close(self._file)
 
 
-def noted(path: Path) -> Mark:
-    """Return how far whoever exports by a file has noted that events were told; it is not waited for."""
-    import numpy as np
-
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return NOWHERE
-    if len(data) < _header().itemsize:
-        return NOWHERE
-    header = np.frombuffer(data, _header(), 1)[0]
-    return Mark(int(header["life"]), int(header["sequence"]))
-
-
 def _header() -> np.dtype:
     import numpy as np
 

@@ -115,15 +115,12 @@ class Trial:
         control, before = self.stage.control, self.beyond.received("sink")
         forward_ends.stay(alone=False)
         forward_ends.Ends(self.stage, flows).send(seconds, rate)
-        end_s, seen, came = time.monotonic() + PATIENCE_S, -1, 0
-        while (
-            came < control["sent"]
-            and (came != seen or not (came or self.by == NOBODY))
-            and time.monotonic() < end_s
-            and not control["over"]
-        ):
+        end_s, came = time.monotonic() + PATIENCE_S, 0
+        while came < control["sent"] and time.monotonic() < end_s and not control["over"]:
             time.sleep(SETTLE_S)
             seen, came = came, self.beyond.received("sink") - before
+            if came == seen and (came or self.by == NOBODY):
+                break
         control["over"] = 1
 
 

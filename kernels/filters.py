@@ -60,7 +60,7 @@ def fits(views, wanted, entry):
     if u64(wanted.ports_mask) != ZERO and _is_icmp(entry):  # what stands there is no port
         return False
     src, dst = shown.addresses(key, opener_is_high)
-    reply_key, replier_is_high = shown.replies(entry, entries.second_key(views, entry))
+    reply_key, replier_is_high = shown.replies(views, entry)
     reply_src, reply_dst = shown.addresses(reply_key, replier_is_high)
     differences = _differs(wanted, 0, src) | _differs(wanted, 2, dst)
     differences |= _differs(wanted, 4, reply_src) | _differs(wanted, 6, reply_dst)

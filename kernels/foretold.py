@@ -12,7 +12,7 @@ that he named, or the other end the address that he knows it by.
 from __future__ import annotations
 
 from ..shm.layout import EXPECTATION, EXPECTATION_BYTES, ExpectationFlag, Status, offset
-from . import entries, expectations, memory, nat, tuples
+from . import entries, expectations, memory, shown, tuples
 from .jit import inlined, kernel
 from .words import EIGHT, LOW_8, LOW_16, ONE, SIXTEEN, THIRTY_TWO, ZERO, u64
 
@@ -50,7 +50,7 @@ def _end(views, entry, way, known):
     if known == (way != ZERO):
         is_high = (u64(entries.entry_at(entry).status) & _ORIG_IS_HIGH) ^ way
         return entry + tuples.ENTRY_KEY, is_high
-    key, replier_is_high = nat.replies(views, entry)
+    key, replier_is_high = shown.replies(views, entry)
     return key, u64(replier_is_high) ^ way ^ ONE
 
 

@@ -81,15 +81,6 @@ def is_fresh(frame):
     return u64(frame.flags) & _FRESH != ZERO
 
 
-@inlined
-def replies(views, entry):
-    """Return the key that the replies to a connection have, and whether who replies is its second endpoint.
-
-    Of a connection that is not translated, or to its own tuple, that is its own key.
-    """
-    return shown.replies(entry, entries.second_key(views, entry))
-
-
 @kernel
 def see(views, entry, key, high_is_source):
     """Return how a packet of a translated connection was found.
@@ -204,7 +195,7 @@ def send_on(views, frame, parsed, entry, seen):
     if wanted(frame) & u64(Nat.APPLY) == ZERO:
         return ZERO
     if seen == _SENT_ORIG:
-        key, replier_is_high = replies(views, entry)
+        key, replier_is_high = shown.replies(views, entry)
         rewrite.translate(frame, parsed, key, not replier_is_high)
     elif seen == _SENT_REPLY:
         opener_is_high = u64(entry_at(entry).status) & u64(Status.ORIG_IS_HIGH) != ZERO
@@ -236,7 +227,7 @@ def send_error_on(views, frame, parsed, entry, seen):
         opener_is_high = u64(entry_at(entry).status) & u64(Status.ORIG_IS_HIGH) != ZERO
         rewrite.translate_error(frame, parsed, entry + tuples.ENTRY_KEY, opener_is_high)
     elif seen == _TRANSLATED_REPLY:
-        key, replier_is_high = replies(views, entry)
+        key, replier_is_high = shown.replies(views, entry)
         rewrite.translate_error(frame, parsed, key, replier_is_high)
     return bits(u64(entry_at(entry).status), way_of(seen) ^ _WAY)
 

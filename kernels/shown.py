@@ -83,12 +83,21 @@ def _describe_peers(entry, out):
 
 
 @inlined
-def replies(entry, second):
+def _replies(entry, second):
     """Return the key that replies have, and whether who replies is its second endpoint."""
     status = u64(entries.entry_at(entry).status)
     if second == ZERO:
         return entry + tuples.ENTRY_KEY, status & _ORIG_IS_HIGH == ZERO
     return second, status & _REPLIER_IS_HIGH != ZERO
+
+
+@inlined
+def replies(views, entry):
+    """Return the key that the replies to a connection have, and whether who replies is its second endpoint.
+
+    Of a connection that is not translated, or to its own tuple, that is its own key.
+    """
+    return _replies(entry, entries.second_key(views, entry))
 
 
 @kernel
@@ -113,7 +122,7 @@ def connection(record, entry, second, life, now_ms, wall_offset_ms, out):
     src, dst = addresses(key, by_high)
     _copy_address(out + _SRC, src)
     _copy_address(out + _DST, dst)
-    reply_key, replier_is_high = replies(entry, second)
+    reply_key, replier_is_high = _replies(entry, second)
     src, dst = addresses(reply_key, replier_is_high)
     _copy_address(out + _REPLY_SRC, src)
     _copy_address(out + _REPLY_DST, dst)

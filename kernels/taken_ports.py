@@ -29,7 +29,6 @@ _MAP, _HEADER = u64(PORT_MAP_BYTES), u64(PORT_MAPS_HEADER_BYTES)
 _ALL = ~ZERO
 _FORTY_EIGHT = u64(48)
 _PORT_HIGH, _PORT_LOW = u64(0xFFFF << 48), u64(0xFFFF << 32)
-_KEY_WORD_1, _KEY_WORD_2, _KEY_WORD_3 = u64(8), u64(16), u64(24)
 
 
 @inlined
@@ -99,14 +98,7 @@ def let_go(views, second, status):
         port, last = last >> _FORTY_EIGHT, last & ~_PORT_HIGH
     else:
         port, last = (last & _PORT_LOW) >> THIRTY_TWO, last & ~_PORT_LOW
-    low, high = tuples.hash_ends(
-        views,
-        memory.read64(second),
-        memory.read64(second + _KEY_WORD_1),
-        memory.read64(second + _KEY_WORD_2),
-        memory.read64(second + _KEY_WORD_3),
-    )
-    identity = tuples.hash_last(views, low, high, last)
+    identity = tuples.hash_with(views, second, last)
     if memory.le64(_identity_at(views, identity)) == identity:
         at = _word_at(_place(views, identity), port)
         memory.set_le64(at, memory.le64(at) & ~(ONE << (port & SIXTY_THREE)))

@@ -41,8 +41,8 @@ def hash_last(views, low, high, last):
 
 
 @inlined
-def hash_key(views, key):
-    """Return the hash of the key at address ``key``; strong in all 64 bits."""
+def hash_with(views, key, last):
+    """Return the hash of the key at address ``key`` with another last word; strong in all 64 bits."""
     low, high = hash_ends(
         views,
         memory.read64(key),
@@ -50,7 +50,13 @@ def hash_key(views, key):
         memory.read64(key + _WORD_2),
         memory.read64(key + _WORD_3),
     )
-    return hash_last(views, low, high, memory.read64(key + LAST))
+    return hash_last(views, low, high, last)
+
+
+@inlined
+def hash_key(views, key):
+    """Return the hash of the key at address ``key``."""
+    return hash_with(views, key, memory.read64(key + LAST))
 
 
 @inlined

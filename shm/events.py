@@ -23,9 +23,9 @@ Ordering
     R1  `open` = 1, then the count is added to (acq_rel)   A1  the count, then `open`
     R2  odd number, contents, even number                  A2  that number before and after the copy
     R3  `written` + 1, then `open` = 0                     A3  `open`, then `written`
+        So who sees a number taken (A1) and the ring not open (A3) finds the event in the ring, or it is lost.
     R4  `filters` = 0, the filters, `filters`, which       A4  `filters`, the filters, `filters` again: other than before,
         is never again what it was                             what was read may be of two times, and the event is written
-        So who sees a number taken (A1) and the ring not open (A3) finds the event in the ring, or it is lost.
 """
 
 from __future__ import annotations

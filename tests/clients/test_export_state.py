@@ -5,9 +5,10 @@ import threading
 
 import numpy as np
 import pytest
+from export_marks import noted
 from zonetrack.clients.errors import Exit
 from zonetrack.clients.events import NOWHERE, Mark
-from zonetrack.clients.export_state import State, StateError, noted
+from zonetrack.clients.export_state import State, StateError
 from zonetrack.clients.flow_export import TOLD
 
 ROWS = np.array([(5, (7, 1, 700, 50), 1_000), (9, (1, 0, 60, 0), 2_000)], TOLD)

@@ -13,10 +13,10 @@ from pathlib import Path
 import ports
 import pytest
 from eventually import until
+from export_marks import noted
 from netflow.ipfix import IPFIXExportPacket
 from services import Service
 from zonetrack.clients.errors import Exit
-from zonetrack.clients.export_state import noted
 from zonetrack.clients.port import Queue
 from zonetrack.service import exporting
 from zonetrack.service.config import load
