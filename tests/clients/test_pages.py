@@ -85,3 +85,18 @@ def test_nothing_is_an_empty_array_with_the_right_fields():
     table = joined([page])
     assert len(table) == 0 and table.dtype.names == tuple(name for name, *_ in FIELDS)
     assert len(joined([])) == 0
+
+
+def test_pages_are_one_array_that_may_be_written_to():
+    walk = Walk({})
+    pages = [walk.take(answer(2, 2)), walk.take(answer(3, None))]
+    table = joined(pages)
+    assert table.tolist() == pages[0].array().tolist() + pages[1].array().tolist() and len(table) == 5
+    table[:] = 0
+    assert len(pages[0].array()) == 2
+
+
+def test_pages_of_unlike_rows_are_no_dump():
+    one = Walk({}).take(answer(1, None))
+    with pytest.raises(RemoteProtocolError, match="not alike"):
+        joined([one, one._replace(fields=one.fields[:-1])])
