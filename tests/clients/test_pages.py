@@ -91,9 +91,9 @@ def test_pages_are_one_array_that_may_be_written_to():
     walk = Walk({})
     pages = [walk.take(answer(2, 2)), walk.take(answer(3, None))]
     table = joined(pages)
-    assert table.tolist() == pages[0].array().tolist() + pages[1].array().tolist() and len(table) == 5
-    table[:] = 0
-    assert len(pages[0].array()) == 2
+    assert table.tobytes() == pages[0].records + pages[1].records and len(table) == 5
+    table["id"] = 7
+    assert table["id"].tolist() == [7] * 5 and pages[0].array()["id"].tolist() == [0, 1]
 
 
 def test_pages_of_unlike_rows_are_no_dump():
